@@ -1,0 +1,333 @@
+/* test_mem.c -- budget, slab, arena. */
+#include "unit.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static void test_budget(void **state)
+{
+	struct budget b = { .max = 100 };
+
+	(void)state;
+	assert_true(budget_take(&b, 0));
+	assert_true(budget_take(&b, 100));
+	assert_false(budget_take(&b, 1));
+	assert_true(budget_take(&b, 0));
+	budget_give(&b, 1);
+	assert_false(budget_take(&b, 2));
+	assert_true(budget_take(&b, 1));
+	assert_false(budget_take(&b, UINT64_MAX));
+	b.max = 50; /* lowered below what is used */
+	budget_give(&b, 10);
+	assert_false(budget_take(&b, 1));
+	budget_give(&b, 90);
+	assert_int_equal(b.used, 0);
+	assert_true(budget_take(NULL, UINT64_MAX));
+	budget_give(NULL, 1);
+}
+
+static void *take_and_give(void *arg)
+{
+	for (int i = 0; i < 100000; i++)
+		if (budget_take(arg, 3))
+			budget_give(arg, 3);
+	return NULL;
+}
+
+static void test_budget_threads(void **state)
+{
+	struct budget b = { .max = 4 };
+	pthread_t t[3];
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_LEN(t); i++)
+		assert_int_equal(pthread_create(&t[i], NULL, take_and_give, &b), 0);
+	for (unsigned i = 0; i < ARRAY_LEN(t); i++)
+		pthread_join(t[i], NULL);
+	assert_int_equal(b.used, 0);
+}
+
+static void test_slab_lifo(void **state)
+{
+	struct budget b = { .max = 1 << 20 };
+	struct slab s;
+	void *x, *y;
+
+	(void)state;
+	slab_init(&s, "test", 33, &b);
+	assert_int_equal(s.size, 48);
+	assert_int_equal(b.used, 0); /* nothing before the first need */
+	x = slab_get(&s);
+	y = slab_get(&s);
+	assert_int_equal((uintptr_t)x % 16, 0);
+	assert_int_equal((char *)y - (char *)x, 48);
+	assert_int_equal(s.n_live, 2);
+	assert_int_equal(b.used, 65536 / 48 * 48);
+	slab_put(&s, x);
+	slab_put(&s, y);
+	slab_put(&s, NULL);
+	assert_ptr_equal(slab_get(&s), y);
+	assert_ptr_equal(slab_get(&s), x);
+	slab_put(&s, x);
+	slab_put(&s, y);
+	slab_close(&s);
+	assert_int_equal(b.used, 0);
+}
+
+static void test_slab_sizes(void **state)
+{
+	static const struct { uint32_t size, per_chunk; } v[] = {
+		{ 1, 4096 }, { 16, 4096 }, { 17, 2048 }, { 1024, 64 }, { 4096, 16 }, { 40000, 1 }, { 65536, 1 }, { 70000, 1 },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_LEN(v); i++) {
+		struct slab s;
+		void *obj;
+
+		slab_init(&s, "test", v[i].size, NULL);
+		assert_int_equal(s.per_chunk, v[i].per_chunk);
+		obj = slab_get(&s);
+		memset(obj, 1, s.size);
+		assert_int_equal(s.n_total, v[i].per_chunk);
+		slab_put(&s, obj);
+		slab_close(&s);
+	}
+}
+
+static void test_slab_refused(void **state)
+{
+	struct budget b = { .max = 3 * 65536 - 1 };
+	struct slab s;
+	void *v[32];
+
+	(void)state;
+	slab_init(&s, "test", 4096, &b);
+	for (unsigned i = 0; i < 32; i++) {
+		v[i] = slab_get(&s);
+		assert_non_null(v[i]);
+	}
+	assert_null(slab_get(&s));
+	assert_int_equal(s.n_live, 32);
+	assert_int_equal(b.used, 2 * 65536);
+	slab_put(&s, v[7]);
+	assert_ptr_equal(slab_get(&s), v[7]);
+	for (unsigned i = 0; i < 32; i++)
+		slab_put(&s, v[i]);
+	slab_close(&s);
+}
+
+static void test_slab_trim(void **state)
+{
+	struct budget b = { .max = 1 << 20 };
+	struct slab s;
+	void *v[40];
+
+	(void)state;
+	slab_init(&s, "test", 4096, &b);
+	slab_trim(&s);
+	for (unsigned i = 0; i < 40; i++) /* 16, 16 and 8 of three chunks */
+		v[i] = slab_get(&s);
+	slab_trim(&s);
+	assert_int_equal(b.used, 3 * 65536);
+	for (unsigned i = 0; i < 16; i++) /* the first chunk and one of each other */
+		slab_put(&s, v[i]);
+	slab_put(&s, v[20]);
+	slab_put(&s, v[35]);
+	slab_trim(&s);
+	assert_int_equal(b.used, 2 * 65536);
+	assert_int_equal(s.n_total, 32);
+	assert_int_equal(s.n_live, 22);
+	assert_ptr_equal(slab_get(&s), v[35]); /* order kept */
+	assert_ptr_equal(slab_get(&s), v[20]);
+	v[0] = slab_get(&s); /* goes on carving the third chunk */
+	assert_ptr_equal(v[0], (char *)v[39] + 4096);
+	slab_put(&s, v[0]);
+	for (unsigned i = 32; i < 40; i++) /* the third chunk: free and never carved together */
+		slab_put(&s, v[i]);
+	slab_trim(&s);
+	assert_int_equal(b.used, 65536);
+	v[1] = slab_get(&s); /* nothing left to carve: a new chunk */
+	assert_non_null(v[1]);
+	memset(v[1], 1, 4096);
+	assert_int_equal(b.used, 2 * 65536);
+	slab_put(&s, v[1]);
+	for (unsigned i = 16; i < 32; i++)
+		slab_put(&s, v[i]);
+	slab_trim(&s);
+	assert_int_equal(b.used, 0);
+	assert_null(s.chunks);
+	v[0] = slab_get(&s);
+	assert_non_null(v[0]);
+	slab_put(&s, v[0]);
+	slab_close(&s);
+}
+
+/* Random gets, puts and trims: no object is handed out twice, the counts stay true. */
+static void test_slab_random(void **state)
+{
+	struct budget b = { .max = 8 << 20 };
+	struct slab s;
+	uint64_t *v[600];
+	unsigned n = 0;
+
+	(void)state;
+	srandom(1);
+	slab_init(&s, "test", 2000, &b);
+	for (unsigned step = 0; step < 60000; step++) {
+		unsigned grow = step / 10000 % 2 ? 30 : 70;
+
+		if (n < ARRAY_LEN(v) && (unsigned)random() % 100 < grow) {
+			v[n] = slab_get(&s);
+			assert_non_null(v[n]);
+			v[n][0] = v[n][249] = (uintptr_t)v[n];
+			n++;
+		} else if (n) {
+			unsigned i = (unsigned)random() % n;
+
+			assert_true(v[i][0] == (uintptr_t)v[i] && v[i][249] == v[i][0]);
+			v[i][0] = 0;
+			slab_put(&s, v[i]);
+			v[i] = v[--n];
+		}
+		if (random() % 200 == 0)
+			slab_trim(&s);
+		assert_int_equal(s.n_live, n);
+		assert_int_equal(b.used, s.n_total * s.size);
+	}
+	while (n)
+		slab_put(&s, v[--n]);
+	slab_trim(&s);
+	assert_int_equal(b.used, 0);
+	slab_close(&s);
+}
+
+static void test_arena(void **state)
+{
+	struct budget b = { .max = 1 << 20 };
+	struct slab home;
+	struct arena a;
+	uint64_t base;
+	char *p, *q;
+
+	(void)state;
+	slab_init(&home, "arena", ARENA_FIRST, &b);
+	arena_init(&a, &home);
+	assert_int_equal(home.n_live, 0);
+	p = arena_alloc(&a, 0);
+	assert_non_null(p);
+	assert_int_equal(home.n_live, 1);
+	base = b.used;
+	q = arena_alloc(&a, 1);
+	assert_int_equal(q - p, 8);
+	p = arena_alloc(&a, ARENA_FIRST - 16);
+	assert_int_equal(p - q, 8);
+	assert_int_equal(b.used, base); /* all of it was in the first block */
+	memset(p, 1, ARENA_FIRST - 16);
+	p = arena_alloc(&a, 1);
+	assert_int_equal(b.used, base + 2048);
+	q = arena_alloc(&a, 100000); /* a block of its own */
+	memset(q, 1, 100000);
+	assert_in_range(b.used, base + 102048, base + 102048 + 64);
+	assert_ptr_equal(arena_alloc(&a, 1), p + 8); /* and the other goes on */
+	arena_free(&a);
+	assert_int_equal(b.used, base);
+	assert_int_equal(home.n_live, 0);
+	arena_free(&a);
+	p = arena_alloc(&a, 8);
+	assert_non_null(p);
+	arena_free(&a);
+	slab_close(&home);
+	assert_int_equal(b.used, 0);
+}
+
+static void test_arena_doubles(void **state)
+{
+	struct budget b = { .max = 64 << 20 };
+	uint64_t want = 65536, size = 1024;
+	struct slab home;
+	struct arena a;
+
+	(void)state;
+	slab_init(&home, "arena", ARENA_FIRST, &b);
+	arena_init(&a, &home);
+	for (unsigned i = 0; i < 40000; i++) {
+		uint64_t before = b.used;
+
+		memset(arena_alloc(&a, 40), 7, 40);
+		if (before && b.used != before) {
+			size = size < 65536 ? size * 2 : size;
+			want += size;
+		}
+		assert_int_equal(b.used, want);
+	}
+	assert_int_equal(size, 65536);
+	arena_free(&a);
+	slab_close(&home);
+}
+
+static void test_arena_refused(void **state)
+{
+	struct budget b = { .max = 65536 + 2048 };
+	struct slab home;
+	struct arena a, second;
+
+	(void)state;
+	slab_init(&home, "arena", ARENA_FIRST, &b);
+	arena_init(&a, &home);
+	arena_init(&second, &home);
+	assert_null(arena_alloc(&a, 3000));
+	assert_non_null(arena_alloc(&a, 1024));
+	assert_non_null(arena_alloc(&a, 1024));
+	assert_null(arena_alloc(&a, 1024));
+	assert_non_null(arena_alloc(&a, 1000)); /* what is left is still good */
+	assert_non_null(arena_alloc(&second, 8));
+	b.max = 0;
+	assert_null(arena_str(&second, (struct str){ .p = (char[2000]){ 0 }, .n = 2000 }).p);
+	arena_free(&a);
+	arena_free(&second);
+	slab_close(&home);
+	b.max = 100;
+	assert_null(arena_alloc(&a, 8)); /* not even a first block */
+	arena_free(&a);
+	assert_int_equal(b.used, 0);
+}
+
+static void test_arena_copies(void **state)
+{
+	struct slab home;
+	struct arena a;
+	struct str s;
+	char *p;
+
+	(void)state;
+	slab_init(&home, "arena", ARENA_FIRST, NULL);
+	arena_init(&a, &home);
+	s = arena_str(&a, STR("host"));
+	assert_true(str_eq(s, STR("host")));
+	assert_non_null(arena_str(&a, STR_NONE).p);
+	assert_string_equal(arena_cstr(&a, STR("abc")), "abc");
+	assert_string_equal(arena_cstr(&a, STR_NONE), "");
+	p = arena_alloc(&a, 64);
+	memset(p, 0xff, 64);
+	arena_free(&a);
+	p = arena_zalloc(&a, 512);
+	for (unsigned i = 0; i < 512; i++)
+		assert_int_equal(p[i], 0);
+	arena_free(&a);
+	slab_close(&home);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_threads), cmocka_unit_test(test_slab_lifo),
+		cmocka_unit_test(test_slab_sizes), cmocka_unit_test(test_slab_refused), cmocka_unit_test(test_slab_trim),
+		cmocka_unit_test(test_slab_random), cmocka_unit_test(test_arena), cmocka_unit_test(test_arena_doubles),
+		cmocka_unit_test(test_arena_refused), cmocka_unit_test(test_arena_copies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
