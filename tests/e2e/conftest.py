@@ -1,6 +1,7 @@
 """Options and fixtures. See harness/rig.py for the standard configuration.
 
     rig                          the standard culvert of this worker, clean at the start of each test
+    door, web, fwd               its listeners: door runs a test through both (harness/door.py)
     make_rig(change)             a culvert of the test's own, stopped (cleanly) at its end
     quick = shared_rig(change)   in a test file: a fixture like rig, of another configuration
                                  (from harness.fixtures)
@@ -12,6 +13,7 @@ import tempfile
 
 import pytest
 
+from harness.door import door, fwd, web  # noqa: F401
 from harness.fixtures import RigPool, new_rig, shared_rig
 
 IO_NAMES = {"epoll": "epoll", "uring": "io_uring", "auto": "auto"}
