@@ -135,7 +135,7 @@ void meter_add(double seconds);
  * longest. */
 double meter_us(double share);
 
-/* Nanoseconds that all threads of the processes, or of this one, have run. */
+/* Nanoseconds that the processes, or this one, have run, with all their threads. */
 uint64_t meter_cpu_ns(const int *pids, unsigned n);
 uint64_t meter_own_cpu_ns(void);
 

@@ -1,13 +1,14 @@
-/* meter.c -- latencies in a histogram, CPU time from /proc/PID/task/TID/schedstat; see load.h */
+/*
+ * meter.c -- latencies in a histogram, CPU time from the clocks of processes; see load.h
+ *
+ * A process' CPU clock is the sum of its threads' run times as in /proc/PID/task/TID/schedstat, and
+ * keeps those of threads that have ended.
+ */
 #include "load.h"
 
-#include <dirent.h>
 #include <err.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 /*
  * Buckets of 1 us up to FINE_US, of COARSE_US above: one per cent or better everywhere that
@@ -56,38 +57,13 @@ double meter_us(double share)
 	return bucket_us(b < BUCKETS ? b : BUCKETS - 1);
 }
 
-static uint64_t thread_cpu_ns(const char *pid, const char *tid)
+static uint64_t clock_ns(clockid_t clock)
 {
-	char path[96];
-	uint64_t ns = 0;
-	FILE *f;
+	struct timespec t;
 
-	snprintf(path, sizeof(path), "/proc/%.20s/task/%.20s/schedstat", pid, tid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0; /* it has just ended */
-	if (fscanf(f, "%" SCNu64, &ns) != 1)
-		errx(1, "%s: no run time in it", path);
-	fclose(f);
-	return ns;
-}
-
-static uint64_t process_cpu_ns(const char *pid)
-{
-	char path[64];
-	struct dirent *task;
-	uint64_t ns = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%s/task", pid);
-	dir = opendir(path);
-	if (!dir)
-		err(1, "%s", path);
-	while ((task = readdir(dir)))
-		if (task->d_name[0] != '.')
-			ns += thread_cpu_ns(pid, task->d_name);
-	closedir(dir);
-	return ns;
+	if (clock_gettime(clock, &t))
+		err(1, "a process that is to be measured has ended");
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 uint64_t meter_cpu_ns(const int *pids, unsigned n)
@@ -95,15 +71,16 @@ uint64_t meter_cpu_ns(const int *pids, unsigned n)
 	uint64_t ns = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		char pid[16];
+		clockid_t clock;
 
-		snprintf(pid, sizeof(pid), "%d", pids[i]);
-		ns += process_cpu_ns(pid);
+		if (clock_getcpuclockid(pids[i], &clock))
+			errx(1, "process %d, which is to be measured, has ended", pids[i]);
+		ns += clock_ns(clock);
 	}
 	return ns;
 }
 
 uint64_t meter_own_cpu_ns(void)
 {
-	return process_cpu_ns("self");
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }

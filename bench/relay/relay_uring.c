@@ -24,7 +24,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 8 << 20, SMALL = 4096, MAX_BUFFERS = BUFFER_BYTES / SMALL };
+/* Bulk is faster with fewer bytes under way: they stay in the cache. */
+enum { SMALL = 4096, SMALL_BYTES = 8 << 20, BULK_BYTES = 4 << 20 };
+enum { MAX_BUFFERS = SMALL_BYTES / SMALL };
 
 /* A completion's user_data: connection << 16 | buffer << 2 | kind.  Addresses have 47 bits. */
 enum kind { ACCEPT, RECV, SEND };
@@ -212,7 +214,7 @@ int main(int argc, char **argv)
 	if (argc < 3 || argc > 4 || size < SMALL)
 		errx(2, "usage: relay_uring PORT ORIGIN_PORT [BUFFER_SIZE]");
 	origin_port = net_port(argv[2], "ORIGIN_PORT");
-	ring_open(&ring, BUFFER_BYTES / size, size);
+	ring_open(&ring, (size == SMALL ? SMALL_BYTES : BULK_BYTES) / size, size);
 	ring_accept(&ring, net_listen(net_port(argv[1], "PORT")), tag(NULL, 0, ACCEPT));
 	for (;;) {
 		struct io_uring_cqe *cqe;

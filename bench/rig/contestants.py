@@ -25,6 +25,7 @@ class Contestant:
     limit: str = "relay_epoll"      # the bare relay that it is compared with
     words: tuple = ()               # further replacements: (word, value)
     driver: tuple = ()              # further arguments for the load driver
+    own_noise: float = 0            # share of the cores that the kernel uses for it in no process' name
 
     @property
     def is_ours(self):
@@ -66,6 +67,7 @@ HAPROXY = Contestant("HAProxy", "haproxy", ("-db", "-f", "@dir@/@conf@"), conf="
                      log="stdout", version=("-v",), package="haproxy")
 RELAY_URING = Contestant("relay_uring", "relay_uring", ("@port@", "@origin@"), log="",
                          limit="relay_uring")
+RELAY_URING_BULK = dataclasses.replace(RELAY_URING, argv=("@port@", "@origin@", "65536"))
 RELAY_EPOLL = Contestant("relay_epoll", "relay_epoll", ("@port@", "@origin@"), log="")
 
 _FORWARD = ("--absolute",)
@@ -75,8 +77,10 @@ FORWARD_EPOLL = dataclasses.replace(CULVERT_EPOLL, name="culvert forward, epoll"
                                     conf="culvert-forward.yaml", driver=_FORWARD)
 SQUID = Contestant("Squid", "squid", ("-N", "-f", "@dir@/@conf@"), conf="squid.conf",
                    version=("-v",), package="squid", driver=_FORWARD)
+# It closes after each answer, and starts and ends a thread for each connection.
 TINYPROXY = Contestant("tinyproxy", "tinyproxy", ("-d", "-c", "@dir@/@conf@"), conf="tinyproxy.conf",
-                       version=("-v",), package="tinyproxy", driver=_FORWARD)
+                       version=("-v",), package="tinyproxy", own_noise=0.15,
+                       driver=("--absolute", "--new-connection"))
 
 
 def _choose_lines(text, logs):

@@ -77,7 +77,7 @@ def _run_once(running, workload, options):
                   p99_us=report["p99_us"], bad=report["bad"] + report["origin_bad"],
                   reconnects=report["reconnects"], rss=running.process.rss_bytes(),
                   logged=_logged(running, report["answered"]), driver_busy=report["driver_busy"],
-                  foreign=foreign, quiet=quiet and foreign <= FOREIGN_SHARE)
+                  foreign=foreign, quiet=quiet and foreign <= FOREIGN_SHARE + running.contestant.own_noise)
 
 
 def _run(running, workload, options):

@@ -3,10 +3,11 @@
 import dataclasses
 
 from .contestants import (CULVERT_EPOLL, CULVERT_URING, FORWARD_EPOLL, FORWARD_URING, HAPROXY, NGINX,
-                          RELAY_EPOLL, RELAY_URING, SQUID, TINYPROXY)
+                          RELAY_EPOLL, RELAY_URING, RELAY_URING_BULK, SQUID, TINYPROXY)
 
 PROXIES = (CULVERT_URING, CULVERT_EPOLL, NGINX, HAPROXY)
 ALL = PROXIES + (RELAY_URING, RELAY_EPOLL)
+BULK = PROXIES + (RELAY_URING_BULK,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +38,9 @@ WORKLOADS = {w.name: w for w in (
              (), contestants=(FORWARD_URING, FORWARD_EPOLL, CULVERT_URING, CULVERT_EPOLL, SQUID, TINYPROXY)),
     Workload("newconn", "1,040-byte GET, a new connection for each, 64 at a time", ("--new-connection",)),
     Workload("body64k", "64 KiB answers, keep-alive, 64 connections", ("--body", str(1 << 16)),
-             contestants=PROXIES, bytes=1 << 16),
+             contestants=BULK, bytes=1 << 16),
     Workload("body1m", "1 MiB answers, keep-alive, 16 connections",
-             ("--body", str(1 << 20), "--connections", "16"), contestants=PROXIES, bytes=1 << 20),
+             ("--body", str(1 << 20), "--connections", "16"), contestants=BULK, bytes=1 << 20),
     Workload("post16k", "POST of 16 KiB, 1,040-byte answer, keep-alive, 64 connections",
-             ("--post", str(1 << 14)), contestants=PROXIES),
+             ("--post", str(1 << 14)), contestants=BULK),
 )}
