@@ -58,8 +58,10 @@ static inline void seg_drop(struct seg **sp)
 		seg_free(s);
 }
 
-/* A block that belongs to no shard (what the cache lends): released from any thread. */
+/* A block that belongs to no shard (what the cache lends): held and released from any thread.  A span that is split
+ * (bufq_move of a part) holds it once more. */
 struct shared_block {
+	void (*hold)(struct shared_block *);
 	void (*release)(struct shared_block *);
 };
 
@@ -76,7 +78,7 @@ struct span {
 
 #define BUFQ_INLINE 4
 struct bufq {
-	struct span *v;            /* ring of cap spans: inl, or malloc'd */
+	struct span *v;            /* ring of cap spans: inl (so a bufq is never copied), or malloc'd */
 	uint32_t head, n_spans, cap;
 	uint32_t low, high;        /* marks in bytes; high 0: no mark */
 	uint64_t bytes;
