@@ -1,6 +1,7 @@
 """The client side of a test: raw bytes out, exactly one answer in."""
 
 import socket
+import threading
 
 from .http import Eof, Peer, Reset, Response, WireError, body_length, parse_head
 from . import net
@@ -30,9 +31,15 @@ class Client(Peer):
         """Sends; the other side may already have ended."""
         try:
             self.send(data)
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:
             pass
         return self
+
+    def send_behind(self, data):
+        """Sends in a thread of its own, as far as the other side takes it; returns the thread."""
+        thread = threading.Thread(target=self.try_send, args=(data,), daemon=True)
+        thread.start()
+        return thread
 
     def send_split(self, data, at):
         """Sends data in two parts; the second only when culvert has read the first."""

@@ -50,14 +50,18 @@ def standard_conf(rig, port):
 
 
 class Rig:
-    """change(conf, port): changes the standard configuration in place, or returns another."""
+    """change(conf, port): changes the standard configuration in place, or returns another.
+    prepare(rig): runs before culvert starts. origin(name): makes an origin in another way."""
 
-    def __init__(self, directory, io, change=None, origin=Origin, ready="admin", **culvert_options):
+    def __init__(self, directory, io, change=None, origin=Origin, ready="admin", prepare=None,
+                 **culvert_options):
         self.io = io
         self.a = origin("a")
         self.b = origin("b")
         self.dns = DnsServer()
         self.clients = []
+        if prepare:
+            prepare(self)
 
         def make(port):
             conf = copy.deepcopy(standard_conf(self, port))
