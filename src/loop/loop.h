@@ -114,7 +114,8 @@ bool loop_can_splice(const struct loop *); /* real descriptors: relay/ may call 
 void loop_accept(struct loop *, struct op *, int fd, bool shared);
 /* The address is borrowed during the call only.  res: 0 or -errno. */
 void loop_connect(struct loop *, struct op *, int fd, const struct sockaddr *, socklen_t);
-/* Multishot.  res > 0: bytes in op->seg; 0: end of stream, idle; < 0: idle.  One turn brings at most LOOP_RECV_TURN bytes per op. */
+/* Multishot.  res > 0: bytes in op->seg; 0: end of stream, idle; < 0: idle.  One turn brings less than LOOP_RECV_TURN and one seg per op
+ * (kernels without a limit on multishot receives, before 6.18: SEG_SMALL up to 1 MiB). */
 #define LOOP_RECV_TURN (64u * 1024)
 void loop_recv(struct loop *, struct op *, int fd, enum seg_class);
 /* The iovec array is copied, the bytes are borrowed until done.  res: bytes sent, maybe fewer than asked, or -errno.  n <= LOOP_IOV. */
@@ -154,5 +155,13 @@ struct budget *loop_budget(const struct loop *);
 unsigned loop_shard(const struct loop *);
 uint64_t loop_turns(const struct loop *); /* readable from any thread */
 void loop_dump(const struct loop *, int fd);
+
+/* --- settings: workers, io (rows: loop_conf.c) --- */
+struct loop_conf {
+	uint32_t workers; /* 0: auto, one per usable core */
+	uint8_t io;       /* enum loop_io */
+};
+struct setting;
+extern const struct setting loop_conf_workers, loop_conf_io;
 
 #endif
