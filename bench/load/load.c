@@ -47,8 +47,8 @@ static struct sample sample_now(void)
 		.at_s = turn_s,
 		.done = tally.done,
 		.bad = tally.bad,
-		.cpu_ns = meter_cpu_ns(options.pids, options.pid_count),
-		.own_cpu_ns = meter_own_cpu_ns(),
+		.cpu_ns = cpu_ns(&options.cpu_of),
+		.own_cpu_ns = cpu_own_ns(),
 	};
 }
 
@@ -176,14 +176,6 @@ static double number(const char *text, const char *what)
 	return value;
 }
 
-static void add_pid(const char *text)
-{
-	options.pids = reallocarray(options.pids, options.pid_count + 1, sizeof(int));
-	if (!options.pids)
-		err(1, "reallocarray");
-	options.pids[options.pid_count++] = atoi(text);
-}
-
 static const struct option names[] = {
 	{ "proxy", required_argument, NULL, 'p' },
 	{ "origin", required_argument, NULL, 'o' },
@@ -214,7 +206,7 @@ static void set_option(int letter, const char *value, const char *name)
 	case 's': options.count_s = number(value, name); break;
 	case 'r': options.requests = (uint64_t)number(value, name); break;
 	case 'R': options.rate = number(value, name); break;
-	case 'i': add_pid(value); break;
+	case 'i': cpu_add(&options.cpu_of, value); break;
 	default: errx(2, "see the head of load.c");
 	}
 }

@@ -6,7 +6,7 @@
  *              <--answer---                        <--answer---
  *   message.c  the prepared requests and answers, and the little reading of heads that both ends
  *              need
- *   meter.c    latencies, and the CPU time of the proxy's processes
+ *   meter.c    latencies
  *   load.c     options, the loop, the phases, the report
  *
  * Words:
@@ -19,6 +19,7 @@
 #ifndef BENCH_LOAD_H
 #define BENCH_LOAD_H
 
+#include "../common/cpu.h"
 #include "../common/ring.h"
 
 #include <stdbool.h>
@@ -39,11 +40,10 @@ struct options {
 	size_t body_bytes; /* of each answer */
 	size_t post_bytes; /* of each request; 0: GET */
 	double warm_s, count_s;
-	uint64_t requests;   /* > 0: this many in place of a time, and no warm phase */
-	double rate;         /* > 0: requests per second at fixed times, late starts charged */
-	bool new_connection; /* one request per connection, which the client closes */
-	int *pids;           /* whose CPU time is taken */
-	unsigned pid_count;
+	uint64_t requests;    /* > 0: this many in place of a time, and no warm phase */
+	double rate;          /* > 0: requests per second at fixed times, late starts charged */
+	bool new_connection;  /* one request per connection, which the client closes */
+	struct cpu_of cpu_of; /* the contestant's processes */
 };
 
 extern struct options options;
@@ -134,9 +134,5 @@ void meter_add(double seconds);
 /* The latency that this share of the requests did not exceed, in microseconds; share 1: the
  * longest. */
 double meter_us(double share);
-
-/* Nanoseconds that the processes, or this one, have run, with all their threads. */
-uint64_t meter_cpu_ns(const int *pids, unsigned n);
-uint64_t meter_own_cpu_ns(void);
 
 #endif

@@ -1,14 +1,7 @@
-/*
- * meter.c -- latencies in a histogram, CPU time from the clocks of processes; see load.h
- *
- * A process' CPU clock is the sum of its threads' run times as in /proc/PID/task/TID/schedstat, and
- * keeps those of threads that have ended.
- */
+/* meter.c -- latencies in a histogram; see load.h */
 #include "load.h"
 
-#include <err.h>
 #include <string.h>
-#include <time.h>
 
 /*
  * Buckets of 1 us up to FINE_US, of COARSE_US above: one per cent or better everywhere that
@@ -55,32 +48,4 @@ double meter_us(double share)
 			break;
 	}
 	return bucket_us(b < BUCKETS ? b : BUCKETS - 1);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	if (clock_gettime(clock, &t))
-		err(1, "a process that is to be measured has ended");
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-uint64_t meter_cpu_ns(const int *pids, unsigned n)
-{
-	uint64_t ns = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		clockid_t clock;
-
-		if (clock_getcpuclockid(pids[i], &clock))
-			errx(1, "process %d, which is to be measured, has ended", pids[i]);
-		ns += clock_ns(clock);
-	}
-	return ns;
-}
-
-uint64_t meter_own_cpu_ns(void)
-{
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }

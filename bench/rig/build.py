@@ -12,9 +12,12 @@ OUT = os.path.join(ROOT, "build", "bench")
 
 FLAGS = ["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]
 PROGRAMS = {
-    "load": ["load/*.c", "common/net.c", "common/ring.c"],
+    "load": ["load/*.c", "common/*.c"],
+    "bulk": ["tunnel/bulk.c", "tunnel/tunnel.c", "common/net.c", "common/cpu.c"],
+    "idle": ["tunnel/idle.c", "tunnel/tunnel.c", "common/net.c"],
     "relay_uring": ["relay/relay_uring.c", "common/net.c", "common/ring.c"],
     "relay_epoll": ["relay/relay_epoll.c", "common/net.c"],
+    "relay_tunnel": ["relay/relay_tunnel.c", "common/net.c"],
 }
 
 

@@ -24,7 +24,8 @@ class Contestant:
     package: str = ""               # of Debian
     limit: str = "relay_epoll"      # the bare relay that it is compared with
     words: tuple = ()               # further replacements: (word, value)
-    driver: tuple = ()              # further arguments for the load driver
+    marks: tuple = ()               # which marked lines of its configuration stand
+    driver: tuple = ()              # further arguments for the driver
     own_noise: float = 0            # share of the cores that the kernel uses for it in no process' name
 
     @property
@@ -70,24 +71,54 @@ RELAY_URING = Contestant("relay_uring", "relay_uring", ("@port@", "@origin@"), l
 RELAY_URING_BULK = dataclasses.replace(RELAY_URING, argv=("@port@", "@origin@", "65536"))
 RELAY_EPOLL = Contestant("relay_epoll", "relay_epoll", ("@port@", "@origin@"), log="")
 
-_FORWARD = ("--absolute",)
 FORWARD_URING = dataclasses.replace(CULVERT_URING, name="culvert forward, io_uring",
-                                    conf="culvert-forward.yaml", driver=_FORWARD)
+                                    conf="culvert-forward.yaml", limit="culvert, io_uring",
+                                    driver=("--absolute",))
 FORWARD_EPOLL = dataclasses.replace(CULVERT_EPOLL, name="culvert forward, epoll",
-                                    conf="culvert-forward.yaml", driver=_FORWARD)
+                                    conf="culvert-forward.yaml", limit="culvert, epoll",
+                                    driver=("--absolute",))
 SQUID = Contestant("Squid", "squid", ("-N", "-f", "@dir@/@conf@"), conf="squid.conf",
-                   version=("-v",), package="squid", driver=_FORWARD)
+                   version=("-v",), package="squid", driver=("--absolute",))
 # It closes after each answer, and starts and ends a thread for each connection.
 TINYPROXY = Contestant("tinyproxy", "tinyproxy", ("-d", "-c", "@dir@/@conf@"), conf="tinyproxy.conf",
-                       version=("-v",), package="tinyproxy", own_noise=0.15,
+                       version=("-v",), package="tinyproxy-bin", own_noise=0.15,
                        driver=("--absolute", "--new-connection"))
 
+# Tunnels.  What splice moves is freed by threads of the kernel.
+SPLICE_NOISE = 0.2
+CONNECT_URING = dataclasses.replace(FORWARD_URING, name="culvert CONNECT, io_uring",
+                                    limit="splice, pipe of 1 MiB", own_noise=SPLICE_NOISE, driver=())
+CONNECT_EPOLL = dataclasses.replace(FORWARD_EPOLL, name="culvert CONNECT, epoll",
+                                    limit="splice, pipe of 1 MiB", own_noise=SPLICE_NOISE, driver=())
+HAPROXY_TCP = dataclasses.replace(HAPROXY, name="HAProxy mode tcp", conf="haproxy-tcp.cfg",
+                                  limit="copy, 64 KiB", marks=("COPY",), driver=("--plain",))
+HAPROXY_SPLICE = dataclasses.replace(HAPROXY_TCP, name="HAProxy mode tcp, splice", marks=("SPLICE",),
+                                     limit="splice, pipe of 1 MiB", own_noise=SPLICE_NOISE)
+SQUID_CONNECT = dataclasses.replace(SQUID, name="Squid CONNECT", limit="copy, 64 KiB", driver=())
+RELAY_COPY = Contestant("copy, 64 KiB", "relay_tunnel", ("copy", "@port@", "@origin@", "65536"),
+                        log="", limit="copy, 64 KiB", driver=("--plain",))
+RELAY_SPLICE = Contestant("splice, pipe of 1 MiB", "relay_tunnel",
+                          ("splice", "@port@", "@origin@", "1048576"),
+                          log="", limit="splice, pipe of 1 MiB", own_noise=SPLICE_NOISE,
+                          driver=("--plain",))
 
-def _choose_lines(text, logs):
-    """Keeps of the marked lines those that fit; see the heads of the configurations."""
-    drop = "NOLOG" if logs else "LOG"
-    lines = [line for line in text.splitlines() if not re.search(rf"\s# {drop}$", line)]
-    return "\n".join(re.sub(r"\s+# (NO)?LOG$", "", line) for line in lines) + "\n"
+
+def culvert_with_routes(count):
+    rows = (f"      - {{ name: r{i}, match: {{ prefix: /app{i}/part }}, upstream: origin }}"
+            for i in range(1, count))
+    return dataclasses.replace(CULVERT_URING, name=f"culvert, {count:,} route{'s' * (count > 1)}",
+                               conf="culvert-routes.yaml", limit="culvert, 1 route",
+                               words=(("io", "io_uring"), ("routes", "\n".join(rows))))
+
+
+def _choose_lines(text, marks):
+    """Drops the lines that end in "# MARK" with a mark that is not among these."""
+    lines = []
+    for line in text.splitlines():
+        marked = re.search(r"\s+# ([A-Z]+)$", line)
+        if not marked or marked[1] in marks:
+            lines.append(line[:marked.start()] if marked else line)
+    return "\n".join(lines) + "\n"
 
 
 class Running:
@@ -121,7 +152,7 @@ class Running:
         if not self.contestant.conf:
             return
         with open(os.path.join(CONF, self.contestant.conf)) as f:
-            text = _choose_lines(f.read(), logs)
+            text = _choose_lines(f.read(), ("LOG" if logs else "NOLOG", *self.contestant.marks))
         with open(os.path.join(self.folder, self.contestant.conf), "w") as f:
             f.write(self._fill(text))
 

@@ -40,10 +40,10 @@ def _children_s():
     return usage.ru_utime + usage.ru_stime
 
 
-def drive(running, arguments, seconds):
-    """Runs the load driver once; its report."""
-    argv = [build.program("load"), "--proxy", str(running.port), "--origin", str(running.origin),
-            "--seconds", str(seconds), *arguments]
+def drive(running, workload, arguments, seconds):
+    """Runs the driver once; its report."""
+    argv = [build.program(workload.program), "--proxy", str(running.port), "--origin", str(running.origin),
+            "--seconds", str(seconds), *workload.driver, *running.contestant.driver, *arguments]
     for pid in running.process.pids():
         argv += ["--pid", str(pid)]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
@@ -64,12 +64,12 @@ def _logged(running, requests):
     return running.log_lines() / requests
 
 
-def _run_once(running, workload, options):
+def _run_once(running, workload, arguments, options):
     quiet = machine.wait_idle()
     running.empty_log()
     busy, own = machine.busy_s(), running.process.cpu_s() + _children_s()
     began = time.monotonic()
-    report = drive(running, (*workload.driver, *running.contestant.driver), options.seconds)
+    report = drive(running, workload, arguments, options.seconds)
     wall = time.monotonic() - began
     own = running.process.cpu_s() + _children_s() - own
     foreign = max(0.0, machine.busy_s() - busy - own) / (2 * wall)
@@ -80,21 +80,21 @@ def _run_once(running, workload, options):
                   foreign=foreign, quiet=quiet and foreign <= FOREIGN_SHARE + running.contestant.own_noise)
 
 
-def _run(running, workload, options):
+def _run(running, workload, arguments, options):
     for _ in range(TRIES):
-        sample = _run_once(running, workload, options)
+        sample = _run_once(running, workload, arguments, options)
         if sample.quiet or options.noisy:
             break
         print(f"  {running.contestant.name}: another load took {sample.foreign:.0%}, thrown away")
     return sample
 
 
-def one_round(number, field, workload, options):
+def one_round(number, field, workload, arguments, options):
     """{name: Sample} of one round."""
     turn = number % len(field)
     samples = {}
     for running in field[turn:] + field[:turn]:
-        samples[running.contestant.name] = sample = _run(running, workload, options)
+        samples[running.contestant.name] = sample = _run(running, workload, arguments, options)
         print(f"  {running.contestant.name:28} {sample.rate:10,.0f}/s {sample.cpu_us:9.2f} us CPU"
               f"  p50 {sample.p50_us:6,.0f}  p99 {sample.p99_us:6,.0f}"
               f"  others {sample.foreign:.0%}  driver {sample.driver_busy:.0%}"
@@ -102,14 +102,27 @@ def one_round(number, field, workload, options):
     return samples
 
 
+def fixed_rate(field, workload, options):
+    """Driver arguments for a fixed rate: a share of what HAProxy reaches now."""
+    if not workload.rate_share:
+        return ()
+    ruler = [r for r in field if r.contestant.name == "HAProxy"]
+    if not ruler:
+        raise Failed("the fixed rate is a share of HAProxy's maximum, and HAProxy is not here")
+    rate = round(workload.rate_share * drive(ruler[0], workload, (), options.seconds)["rate"], -2)
+    print(f"fixed rate: {rate:,.0f}/s")
+    return ("--rate", str(rate))
+
+
 def rounds(field, workload, options):
     """(rounds, how many of them were noisy).  Quiet ones if there are enough."""
+    arguments = fixed_rate(field, workload, options)
     quiet, noisy = [], []
     for number in range(2 * options.rounds):
         if len(quiet) == options.rounds or (options.noisy and len(quiet + noisy) == options.rounds):
             break
         print(f"round {number + 1}")
-        samples = one_round(number, field, workload, options)
+        samples = one_round(number, field, workload, arguments, options)
         (quiet if all(s.quiet for s in samples.values()) else noisy).append(samples)
     if len(quiet) >= options.rounds:
         return quiet, 0

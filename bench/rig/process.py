@@ -96,6 +96,13 @@ class Process:
                 total += int(f.read().split()[1])
         return total * os.sysconf("SC_PAGE_SIZE")
 
+    def private_bytes(self):
+        total = 0
+        for pid in self.pids():
+            with open(f"/proc/{pid}/smaps_rollup") as f:
+                total += sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
+        return total * 1024
+
     def cpu_s(self):
         """Run time of all threads, living and ended, of all its processes."""
         return sum(time.clock_gettime(_cpu_clock(pid)) for pid in self.pids())
