@@ -24,7 +24,8 @@ BAD_SIZES = [b"+5", b"-5", b"0x5", b" 5", b"5 ", b"5\t", b"5_", b"5z", b"", b"FF
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ids(BAD_SIZES))
 def test_a05_chunk_size(door, size):
-    door.refused_body(door.head("POST", "/", "Transfer-Encoding: chunked") + size + b"\r\nhello\r\n0\r\n\r\n" + SMUGGLED)
+    door.refused_body(door.head("POST", "/", "Transfer-Encoding: chunked") + size + b"\r\nhello\r\n0\r\n\r\n"
+                      + SMUGGLED)
 
 
 @pytest.mark.parametrize("size", BAD_SIZES[:12], ids=ids(BAD_SIZES[:12]))
@@ -341,7 +342,8 @@ def test_a18_upgrade_without_connection(door):
 def test_a18_h2c_is_dropped(door):
     assert door.get("/", "Connection: Upgrade", "Upgrade: foo, h2c", "Upgrade: bar").status == 200
     assert "h2c" not in door.rig.a.last.list("Upgrade")
-    assert door.get("/", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk").status == 200
+    assert door.get("/", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c",
+                    "HTTP2-Settings: AAMAAABk").status == 200
     assert not door.rig.a.last.has("Upgrade") and not door.rig.a.last.has("HTTP2-Settings")
     assert "upgrade" not in door.rig.a.last.list("Connection")
 
@@ -380,7 +382,8 @@ def test_a19_early_data_of_a_failed_connect(fwd):
     fwd.rig.b.stop_listening()
     try:
         client = fwd.client()
-        client.send(f"CONNECT {fwd.rig.b.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + fwd.head("GET", "/smuggled"))
+        client.send(f"CONNECT {fwd.rig.b.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+                    + fwd.head("GET", "/smuggled"))
         answer = client.read_response("CONNECT")
         check_own_answer(answer, 502)
         client.expect_closed()
@@ -434,7 +437,8 @@ def test_a23_nominated_fields_are_dropped(door):
 def test_a23_nominating_what_matters(door):
     """Framing, Host, credentials and what culvert adds cannot be nominated away."""
     client = door.client()
-    client.send(door.head("POST", "/up", "Connection: Host, Content-Length, Transfer-Encoding, Authorization, Via, Cookie",
+    client.send(door.head("POST", "/up",
+                          "Connection: Host, Content-Length, Transfer-Encoding, Authorization, Via, Cookie",
                           "Authorization: Basic eDp5", "Content-Length: 5") + b"hello" + door.head("GET", "/next"))
     assert client.read_response().status == 200
     assert client.read_response().text == "a GET /next\n"
@@ -503,7 +507,8 @@ def test_a25_many(door):
 
 def test_a25_chunked_post_and_get_in_one_write(door):
     client = door.client()
-    client.send(door.head("POST", "/up", "Transfer-Encoding: chunked") + chunked(b"hel", b"lo") + door.head("GET", "/next"))
+    client.send(door.head("POST", "/up", "Transfer-Encoding: chunked") + chunked(b"hel", b"lo")
+                + door.head("GET", "/next"))
     assert client.read_response().text == "a POST /up\n"
     assert client.read_response().text == "a GET /next\n"
     assert door.rig.a.requests[0].body == b"hello"

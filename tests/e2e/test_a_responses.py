@@ -122,9 +122,11 @@ def test_a04_cl_valid(web, lines):
 BAD_SIZES = [b"+5", b"-5", b"0x5", b" 5", b"5 ", b"5\t", b"5_", b"5z", b"", b"FFFFFFFFFFFFFFFFF", b"FFFFFFFFFFFFFFFF",
              b"5\0"]
 BAD_CHUNKS = [b"5\nhello\r\n0\r\n\r\n", b"5\r\nhello\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n\n", b"5\r\nhello\r\n0\n\r\n",
-              b"5\r\rhello\r\n0\r\n\r\n", b"5;\nhello\r\n0\r\n\r\n", b'5;a="x\r\n0\r\n\r\n', b"5;a\0b\r\nhello\r\n0\r\n\r\n",
+              b"5\r\rhello\r\n0\r\n\r\n", b"5;\nhello\r\n0\r\n\r\n", b'5;a="x\r\n0\r\n\r\n',
+              b"5;a\0b\r\nhello\r\n0\r\n\r\n",
               b"5;" + b"x" * 65536 + b"\r\nhello\r\n0\r\n\r\n", b"5\r\nhelloX0\r\n\r\n", b"5\r\nhello!!0\r\n\r\n",
-              b"5\r\nhello\r\n0\r\nXX\r\n\r\n", b"5\r\nhello\r\n0\r\nX: a\r\n b\r\n\r\n", b"5\r\nhello\r\n0\r\n: a\r\n\r\n"]
+              b"5\r\nhello\r\n0\r\nXX\r\n\r\n", b"5\r\nhello\r\n0\r\nX: a\r\n b\r\n\r\n",
+              b"5\r\nhello\r\n0\r\n: a\r\n\r\n"]
 
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ids(BAD_SIZES))
@@ -134,7 +136,8 @@ def test_a05_chunk_size(web, size):
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ids(BAD_SIZES))
 def test_a05_second_chunk_size(web, size):
-    bad_body(web, with_lines("Transfer-Encoding: chunked", body=b"3\r\nabc\r\n" + size + b"\r\nhello\r\n0\r\n\r\n" + POISON))
+    bad_body(web, with_lines("Transfer-Encoding: chunked", body=b"3\r\nabc\r\n" + size + b"\r\nhello\r\n0\r\n\r\n"
+                             + POISON))
 
 
 def test_a05_four_gib_is_no_overflow(web):
@@ -234,7 +237,8 @@ def test_a23_hop_by_hop_of_answers(web):
 
 
 def test_a23_nominating_what_matters_in_answers(web):
-    web.rig.a.on_raw(with_lines("Connection: Content-Length, Content-Type", "Content-Type: text/x", "Content-Length: 5"))
+    web.rig.a.on_raw(with_lines("Connection: Content-Length, Content-Type", "Content-Type: text/x",
+                                "Content-Length: 5"))
     client = web.client()
     answer = client.ask(web.head("GET", "/"))
     assert answer.body == b"hello" and answer.framing in ("length", "chunked")

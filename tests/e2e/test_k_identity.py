@@ -43,9 +43,11 @@ def members(req, name="X-Forwarded-For"):
 # -- K01: X-Forwarded-For
 
 def test_k01_written_anew_for_strangers(rig):
-    req, client = seen(rig, "X-Forwarded-For: 10.0.0.1, 1.2.3.4", "X-Forwarded-For: 5.6.7.8", "X-Forwarded-Proto: https",
+    req, client = seen(rig, "X-Forwarded-For: 10.0.0.1, 1.2.3.4", "X-Forwarded-For: 5.6.7.8",
+                       "X-Forwarded-Proto: https",
                        "X-Forwarded-Host: evil.test", "X-Forwarded-Port: 443", "X-Real-IP: 1.2.3.4",
-                       "Forwarded: for=1.2.3.4;proto=https;host=evil.test", "X-Forwarded-Server: evil", "X-Forwarded-Prefix: /x",
+                       "Forwarded: for=1.2.3.4;proto=https;host=evil.test", "X-Forwarded-Server: evil",
+                       "X-Forwarded-Prefix: /x",
                        "X-Forwarded-Anything: evil")
     assert client == "127.0.0.1"
     assert members(req) == ["127.0.0.1"]
@@ -193,7 +195,8 @@ GOOD = {
     "v1_tcp4": (pp.v1(), "192.0.2.1"),
     "v1_tcp6": (pp.v1("2001:db8::9", "2001:db8::1"), "2001:db8::9"),
     "v1_tcp6_longest": (b"PROXY TCP6 ffff:f0f0:ffff:ffff:ffff:ffff:ffff:ffff "
-                        b"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535\r\n", "ffff:f0f0:ffff:ffff:ffff:ffff:ffff:ffff"),
+                        b"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535\r\n",
+                        "ffff:f0f0:ffff:ffff:ffff:ffff:ffff:ffff"),
     "v1_unknown": (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
     "v1_unknown_with_rest": (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", "127.0.0.1"),
     "v2_tcp4": (pp.v2(), "192.0.2.1"),
@@ -249,7 +252,8 @@ BAD = {
     "v1_bare": b"PROXY\r\n",
     "v2_empty": pp.v2_raw(pp.PROXY, 0x11, b""),
     "v2_short": pp.v2_raw(pp.PROXY, 0x11, b"\x01\x02\x03\x04\x05"),
-    "v2_length_max": pp.v2_raw(pp.PROXY, 0x11, pp.v2_addresses("1.1.1.1", "1.1.1.1", 1, 1), length=65535) + b"x" * 8000,
+    "v2_length_max": pp.v2_raw(pp.PROXY, 0x11, pp.v2_addresses("1.1.1.1", "1.1.1.1", 1, 1), length=65535)
+    + b"x" * 8000,
     "v2_version": pp.v2_raw(pp.PROXY, 0x11, pp.v2_addresses("1.1.1.1", "1.1.1.1", 1, 1), version=3),
     "v2_command": pp.v2_raw(2, 0x11, pp.v2_addresses("1.1.1.1", "1.1.1.1", 1, 1)),
     "v2_tlv_length": pp.v2(tlvs=b"\xEA\xFF\xFFxx"),
@@ -352,7 +356,8 @@ def test_k05_underscore_twins_of_identity(rig, line):
 
 def test_k05_underscore_twins_of_framing(door):
     client = door.client()
-    client.send(door.head("POST", "/up", "Content_Length: 50", "Content-Length: 5") + b"hello" + door.head("GET", "/next"))
+    client.send(door.head("POST", "/up", "Content_Length: 50", "Content-Length: 5") + b"hello"
+                + door.head("GET", "/next"))
     assert client.read_response().status == 200
     assert client.read_response().text == "a GET /next\n"
     assert door.rig.a.requests[0].body == b"hello"
@@ -371,7 +376,8 @@ def test_k06_proxy_is_dropped(door, name):
     assert not door.rig.a.last.has("Proxy")
 
 
-@pytest.mark.parametrize("nominated", ["X-Forwarded-For", "x-forwarded-for, X-Forwarded-Proto, X-Real-IP, Forwarded", "Via",
+@pytest.mark.parametrize("nominated", ["X-Forwarded-For", "x-forwarded-for, X-Forwarded-Proto, X-Real-IP, Forwarded",
+                                       "Via",
                                        "close, X-Forwarded-For"])
 def test_k07_identity_cannot_be_nominated_away(rig, nominated):
     req, client = seen(rig, f"Connection: {nominated}", "X-Forwarded-For: 6.6.6.6")

@@ -500,7 +500,8 @@ JUNK = [b"HTTP/1.1 2000 X\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 99 X\r\nCo
         b"HTTP/1.1 200 X\nContent-Length: 2\n\nok", b"HTTP/1.1 20x X\r\n\r\n", b"HTTP/1.1 099 X\r\n\r\n",
         b"HTTP/1.1 -200 X\r\n\r\n", b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 \r\n\r\n",
         b"hello world, this is HTTP/0.9\r\n\r\n", b"ICY 200 OK\r\n\r\n", b"\r\n\r\n\r\n", b"\0\0\0\0\0\0\r\n\r\n",
-        b"HTTP/1.1 200 X\0\r\n\r\n", b"HTTP/1.1 200 X\r\nbad line\r\n\r\n", b"http/1.1 200 X\r\n\r\n", b"HTTP/1.1  200 X\r\n\r\n",
+        b"HTTP/1.1 200 X\0\r\n\r\n", b"HTTP/1.1 200 X\r\nbad line\r\n\r\n", b"http/1.1 200 X\r\n\r\n",
+        b"HTTP/1.1  200 X\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200\tX\r\n\r\n", b"HTTP/1.1 000 X\r\n\r\n"]
 
 
@@ -558,7 +559,8 @@ def test_o09_unknown_status_passes(door):
 
 # -- O10: framing conflicts (more in test_a_responses.py)
 
-@pytest.mark.parametrize("lines", [b"Content-Length: 2\r\nTransfer-Encoding: chunked", b"Content-Length: 2\r\nContent-Length: 3",
+@pytest.mark.parametrize("lines", [b"Content-Length: 2\r\nTransfer-Encoding: chunked",
+                                   b"Content-Length: 2\r\nContent-Length: 3",
                                    b"Transfer-Encoding: gzip", b"X: a\r\n b"])
 def test_o10_conflicts(door, lines):
     door.rig.a.on_raw(b"HTTP/1.1 200 X\r\n" + lines + b"\r\n\r\nok")
@@ -650,7 +652,8 @@ def test_o12_head_for_ever(quick):
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"])
 def test_o12_body_stalls(quick, framing):
-    quick.a.on_raw(b"HTTP/1.1 200 X\r\n" + framing + b"\r\n\r\n" + (b"5\r\nhello\r\n" if b"chunked" in framing else b"hello"))
+    quick.a.on_raw(b"HTTP/1.1 200 X\r\n" + framing + b"\r\n\r\n"
+                   + (b"5\r\nhello\r\n" if b"chunked" in framing else b"hello"))
     client = quick.web()
     client.send(request())
     cut(quick, client, "response_idle")
@@ -691,7 +694,8 @@ def test_o12_event_stream_may_be_silent(quick):
     """text/event-stream has tunnel_idle, not response_idle."""
     def script(conn):
         conn.read_request()
-        conn.send(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n")
+        conn.send(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+                  b"Transfer-Encoding: chunked\r\n\r\n")
         conn.send(chunked(b"data: 1\n\n", last=False))
         conn.done.wait(1.2)
         conn.send(chunked(b"data: 2\n\n"))
@@ -777,8 +781,9 @@ def test_o13_dead_server_is_ejected(make_rig):
     for _ in range(20):
         assert rig.get("/pair").one("X-Origin") == "b"
     dead = f"127.0.0.1:{rig.port['dead']}"
-    up = {s["server"]: v for n, s, v in rig.metrics().samples if n == "culvert_upstream_server_up" and s["upstream"] == "pair"}
-    assert [v for s, v in up.items() if dead in s] == [0]
+    up = {labels["server"]: value for name, labels, value in rig.metrics().samples
+          if name == "culvert_upstream_server_up" and labels["upstream"] == "pair"}
+    assert [value for server, value in up.items() if dead in server] == [0]
     assert rig.metrics().value("culvert_retries_total", upstream="pair") <= 4
 
 
@@ -862,10 +867,12 @@ def test_o14_while_connecting(make_rig):
     rig = make_rig(change)
     client = rig.web()
     client.send(request())
-    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="web", state="active") == 1, "an active request")
+    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="web", state="active") == 1,
+                            "an active request")
     client.rst()
     expect_499(rig, client)
-    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="web", state="active") == 0, "it is gone")
+    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="web", state="active") == 0,
+                            "it is gone")
     hole.close()
 
 
@@ -877,7 +884,8 @@ def test_o14_connect_while_connecting(make_rig):
     rig = make_rig(change)
     client = rig.fwd()
     client.send(f"CONNECT 127.0.0.1:{hole.port} HTTP/1.1\r\nHost: x\r\n\r\n")
-    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="fwd", state="active") == 1, "an active request")
+    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="fwd", state="active") == 1,
+                            "an active request")
     client.rst()
     expect_499(rig, client)
     hole.close()
