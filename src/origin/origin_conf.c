@@ -63,7 +63,8 @@ static const struct setting eject_rows[] = {
 		.max = 1000,
 		.flags = SETTING_OFF,
 		.unit = "failures",
-		.doc = "After how many failures to connect in a row a server is left out. `off`: never.",
+		.doc = "After how many failures to connect in a row a server is left out. "
+		       "`off`: never.",
 	},
 	{
 		.name = "time",
@@ -107,8 +108,8 @@ static const struct setting upstream_rows[] = {
 		.def = "round_robin",
 		.words = balance_words,
 		.later = "hash maglev ewma random source cookie",
-		.doc = "`round_robin` (smooth, weighted), `least_connections`, or `p2c` (the better "
-		       "of two at random). All shards count together.",
+		.doc = "`round_robin` (smooth, weighted), `least_connections`, or `p2c` (the "
+		       "better of two at random). All shards count together.",
 	},
 	{
 		.name = "host",
@@ -127,14 +128,16 @@ static const struct setting upstream_rows[] = {
 		.name = "eject",
 		.type = SETTING_GROUP,
 		.group = &eject_group,
-		.doc = "A server that cannot be reached is left out for a while; never the last one.",
+		.doc = "A server that cannot be reached is left out for a while; never the "
+		       "last one.",
 	},
 };
 
 static const struct setting_group upstream_group = {
 	.title = "an upstream",
-	.later = "tls health check sticky hash slow_start backup max_connections queue discover "
-		 "http2 http3 mirror zone circuit_breaker proxy_protocol keep_alive parents",
+	.later = "tls health check sticky hash slow_start backup max_connections queue "
+		 "discover http2 http3 mirror zone circuit_breaker proxy_protocol keep_alive "
+		 "parents",
 	SETTING_ROWS(upstream_rows),
 };
 
