@@ -81,7 +81,7 @@ struct setting_part {
 };
 
 struct setting_group {
-	const char *title;  /* "a listener" */
+	const char *title;  /* "a listener"; NULL: the top level */
 	const char *later;  /* keys of later versions, separated by spaces */
 	const char *scalar; /* the key that a bare value stands for; NULL: it must be a map */
 	const struct setting_part *parts;
@@ -97,12 +97,10 @@ struct setting_group {
 	.n_offset = offsetof(struct type_, n_##member_), \
 	.elem_size = sizeof(*((struct type_ *)0)->member_), .elem = (elem_)
 /* In a group: one table. */
-#define SETTING_ROWS(rows_)                                            \
-	.n_parts = 1, .parts = (const struct setting_part[])           \
-	{                                                              \
-		{                                                      \
-			(rows_), sizeof(rows_) / sizeof((rows_)[0]), 0 \
-		}                                                      \
-	}
+/* clang-format off */
+#define SETTING_ROWS(rows_) \
+	.n_parts = 1, \
+	.parts = (const struct setting_part[]){ { (rows_), sizeof(rows_) / sizeof((rows_)[0]), 0 } }
+/* clang-format on */
 
 #endif

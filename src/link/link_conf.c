@@ -6,7 +6,7 @@ const struct setting link_conf_bind = {
 	.name = "bind",
 	.type = SETTING_BIND,
 	.flags = SETTING_REQUIRED,
-	.example = "\"127.0.0.1:8080\"",
+	.example = "\"127.0.0.1:9090\"",
 	.doc = "Where to listen: `address:port`, `[v6]:port`, `*:port` (IPv4 and IPv6) or "
 	       "`unix:path`.",
 };
@@ -86,6 +86,7 @@ static const struct setting resolver_rows[] = {
 		.type = SETTING_MS,
 		SETTING_AT(resolver_conf, negative_ttl_ms),
 		.def = "5s",
+		.min = 1,
 		.max = 86400000,
 		.flags = SETTING_OFF,
 		.doc = "How long it is remembered that a name has no address. `off`: not at "
@@ -96,6 +97,7 @@ static const struct setting resolver_rows[] = {
 		.type = SETTING_MS,
 		SETTING_AT(resolver_conf, stale_ms),
 		.def = "1h",
+		.min = 1,
 		.max = 2592000000,
 		.flags = SETTING_OFF,
 		.doc = "How long past its TTL an answer is served while no server answers. "

@@ -216,7 +216,7 @@ static void check_web(struct conf *c, struct listener_conf *l, struct conf_node 
 	if (x)
 		conf_error(c, x->key, "forward is for serve: forward");
 	x = conf_fill_get(n, "open");
-	if (x)
+	if (x && l->open)
 		conf_error(c, x->key, "open is for serve: forward");
 	if (c->top->sites.n_sites == 0 && good(n, "serve") && !conf_fill_get(c->root, "sites"))
 		conf_error(c, good(n, "serve"), "serve: web needs sites, and there are none");
@@ -489,7 +489,7 @@ static void check_upstreams(struct conf *c, const bool *used)
 		struct upstream_conf *u = &c->top->upstreams.upstreams[i];
 
 		u->index = i;
-		if (!used[i] && !n->key->bad)
+		if (!used[i] && !n->key->bad && !n->bad)
 			conf_warn(c, n->key, "no route uses the upstream \"%.*s\"",
 				  SHOW(n->key->raw));
 		sn = first_of(n, "servers");

@@ -63,24 +63,23 @@ static void all_keys(const struct setting_group *g, struct out *o)
 
 static void unknown_key(struct conf *c, const struct setting_group *g, struct conf_node *key)
 {
-	const char *near = nearest_key(g, key->raw);
-	char all[400];
+	const char *near = nearest_key(g, key->raw), *in = g->title ? " in " : "";
+	char all[400], what[160];
 	struct out o;
 	uint32_t base;
 
+	snprintf(what, sizeof(what), "\"%.*s\"%s%s", key->raw.n < 80 ? (int)key->raw.n : 80,
+		 key->raw.p, in, g->title ? g->title : "");
 	if (conf_listed(g->later, key->raw)) {
-		conf_error(c, key, "%.*s: not in this version", (int)key->raw.n, key->raw.p);
+		conf_error(c, key, "%s: not in this version", what);
 	} else if (near) {
-		conf_error(c, key, "there is no \"%.*s\" in %s; did you mean %s?", (int)key->raw.n,
-			   key->raw.p, g->title, near);
-	} else if (g != &conf_top_group && conf_fill_row(&conf_top_group, key->raw, &base)) {
-		conf_error(c, key, "there is no \"%.*s\" in %s; it stands at the top level",
-			   (int)key->raw.n, key->raw.p, g->title);
+		conf_error(c, key, "unknown key %s; did you mean %s?", what, near);
+	} else if (g->title && conf_fill_row(&conf_top_group, key->raw, &base)) {
+		conf_error(c, key, "unknown key %s; it stands at the top level", what);
 	} else {
 		out_init(&o, all, sizeof(all));
 		all_keys(g, &o);
-		conf_error(c, key, "there is no \"%.*s\" in %s; it has: %.*s", (int)key->raw.n,
-			   key->raw.p, g->title, (int)out_len(&o), all);
+		conf_error(c, key, "unknown key %s; there are %.*s", what, (int)out_len(&o), all);
 	}
 }
 
@@ -299,9 +298,27 @@ static void missing_keys(const struct fill *f)
 			const struct setting *row = &f->g->parts[i].rows[j];
 
 			if (row->flags & SETTING_REQUIRED && !conf_fill_get(f->node, row->name))
-				conf_error(f->c, f->node, "%s needs %s", f->g->title, row->name);
+				conf_error(f->c, f->node, "\"%s\" is missing%s%s", row->name,
+					   f->g->title ? " in " : "",
+					   f->g->title ? f->g->title : "");
 		}
 	}
+}
+
+static void not_a_map(const struct fill *f)
+{
+	const struct setting_group *g = f->g;
+	const struct conf_node *n = f->node;
+	const char *title = g->title ? g->title : "the file";
+
+	/* A small group: its first key was probably meant. */
+	if (n->kind == CONF_SCALAR && !is_null(n) && !n->expanded && g->n_parts == 1 &&
+	    g->parts[0].n <= 3)
+		conf_error(f->c, f->node, "%s: must be a map, not one value; write { %s: %.*s }",
+			   title, g->parts[0].rows[0].name, (int)n->raw.n, n->raw.p);
+	else
+		conf_error(f->c, f->node, "%s: must be a map, not %s", title,
+			   is_null(n) ? "nothing" : kind_name(n));
 }
 
 /* `servers: [http://...]`: a bare value stands for one key. */
@@ -311,8 +328,7 @@ static void fill_short(const struct fill *f)
 	uint32_t base = 0;
 
 	if (!f->g->scalar || is_null(f->node)) {
-		conf_error(f->c, f->node, "%s: must be a map, not %s", f->g->title,
-			   is_null(f->node) ? "nothing" : kind_name(f->node));
+		not_a_map(f);
 		return;
 	}
 	row = conf_fill_row(f->g, str_of(f->g->scalar), &base);
@@ -332,8 +348,7 @@ static void fill_group(const struct fill *f)
 		return;
 	}
 	if (f->node->kind != CONF_MAP) {
-		conf_error(f->c, f->node, "%s: must be a map, not %s", f->g->title,
-			   kind_name(f->node));
+		not_a_map(f);
 		return;
 	}
 	for (struct conf_node *n = f->node->first; n; n = n->next) {

@@ -253,7 +253,7 @@ bool conf_net_parse_bind(struct conf_value *v, void *member)
 	b->backlog = BACKLOG;
 	b->dual = false;
 	keep(v, v->text, &b->text);
-	if (v->text.n > 5 && memcmp(v->text.p, "unix:", 5) == 0) {
+	if (v->text.n >= 5 && memcmp(v->text.p, "unix:", 5) == 0) {
 		b->kind = BIND_UNIX;
 		return unix_path(v, cut(v->text, 5, v->text.n - 5), &b->path);
 	}
@@ -306,7 +306,7 @@ bool conf_net_parse_server(struct conf_value *v, void *member)
 	const char *colon = s.n ? memmem(s.p, s.n, "://", 3) : NULL;
 
 	keep(v, s, &sv->url);
-	if (s.n > 5 && memcmp(s.p, "unix:", 5) == 0)
+	if (s.n >= 5 && memcmp(s.p, "unix:", 5) == 0)
 		return unix_path(v, cut(s, 5, s.n - 5), &sv->path);
 	if (str_istarts(s, STR("https://")))
 		return conf_value_why(v, "https servers are not in this version");

@@ -155,7 +155,8 @@ static void resolve_listener(struct conf *c, struct listener_conf *l)
 		l->limits.request_body = N_OFF;
 	conf_fill_merge(&exchange_conf_timeouts_group, &c->top->timeouts, &l->timeouts);
 	conf_fill_merge(&exchange_conf_limits_group, &c->top->limits.each, &l->limits);
-	conf_fill_merge(&policy_conf_forward_group, &c->top->forward, &l->forward);
+	if (l->serve == SERVE_FORWARD)
+		conf_fill_merge(&policy_conf_forward_group, &c->top->forward, &l->forward);
 }
 
 /* What a route says, and the rest as its listener says. */

@@ -200,13 +200,16 @@ static bool fraction(struct conf_value *v, struct str s, const struct unit *unit
 
 static bool no_number(struct conf_value *v)
 {
-	const char *what = conf_value_type(v->row);
+	const char *what = conf_value_type(v->row), *such = "";
 
 	if (v->row->flags & SETTING_OFF && means_off(v->text))
 		return conf_value_why(v, "to switch it off say off");
-	if (v->row->flags & SETTING_AUTO)
-		return conf_value_why(v, "must be auto or a %s", what);
-	return conf_value_why(v, "must be a %s", what);
+	if (v->row->type == SETTING_MS)
+		such = " such as 30s";
+	if (v->row->type == SETTING_SIZE)
+		such = " such as 64KiB";
+	return conf_value_why(v, "must be %sa %s%s", v->row->flags & SETTING_AUTO ? "auto or " : "",
+			      what, such);
 }
 
 static bool no_unit(struct conf_value *v, uint64_t x)
@@ -486,13 +489,11 @@ static bool parse_sink(struct conf_value *v, void *member)
 	if (str_eq(v->text, STR("stdout")) || str_eq(v->text, STR("stderr")))
 		return keep(v, v->text, member);
 	if (v->text.n == 0 || has_control(v->text) || !memchr(v->text.p, '/', v->text.n)) {
-		conf_value_why(
-			v, v->row->flags & SETTING_OFF
-				   ? "must be stdout, stderr, off or a file's name with a / in it"
-				   : "must be stdout, stderr or a file's name with a / in it");
-		return v->text.n ? conf_value_fix(v, "write ./%.*s for a file", (int)v->text.n,
-						  v->text.p)
-				 : false;
+		conf_value_why(v, "must be stdout, stderr%s or a file's name with a / in it",
+			       v->row->flags & SETTING_OFF ? ", off" : "");
+		if (v->text.n == 0 || has_control(v->text) || means_off(v->text))
+			return false;
+		return conf_value_fix(v, "write ./%.*s for a file", (int)v->text.n, v->text.p);
 	}
 	if (v->text.p[v->text.n - 1] == '/')
 		return conf_value_why(v, "this is a folder");
@@ -634,8 +635,8 @@ static const struct {
 	[SETTING_SWITCH] = { "on or off", parse_switch, print_switch },
 	[SETTING_ENUM] = { "word", parse_enum, print_enum },
 	[SETTING_COUNT] = { "number", parse_number, print_number },
-	[SETTING_SIZE] = { "size such as 64KiB", parse_number, print_number },
-	[SETTING_MS] = { "duration such as 30s", parse_number, print_number },
+	[SETTING_SIZE] = { "size", parse_number, print_number },
+	[SETTING_MS] = { "duration", parse_number, print_number },
 	[SETTING_MODE] = { "octal number", parse_mode, print_mode },
 	[SETTING_TEXT] = { "text", parse_text, print_text },
 	[SETTING_BODY] = { "text", parse_body, print_text },

@@ -343,27 +343,50 @@ static void on_event(struct builder *b, struct fy_event *e)
 
 /* ---- the parser ---- */
 
+/* `{ a: ${X} }`: in flow style the brace ends the scalar.  A frequent mistake, told badly by
+ * YAML. */
+static bool has_bare_dollar(struct str line)
+{
+	bool quoted = false, flow = false;
+
+	for (uint32_t i = 0; i + 1 < line.n; i++) {
+		if (line.p[i] == '"')
+			quoted = !quoted;
+		if (flow && !quoted && line.p[i] == '$' && line.p[i + 1] == '{')
+			return true;
+		flow |= line.p[i] == '{' || line.p[i] == '[';
+	}
+	return false;
+}
+
+static void syntax_error(struct conf *c, const struct fy_diag_error *e)
+{
+	struct conf_note n = { .line = e->line > 0 ? (uint32_t)e->line : 1,
+			       .column = e->column > 0 ? (uint32_t)e->column : 1 };
+	uint32_t start = 0, len;
+	char text[256];
+
+	for (uint32_t l = 1; l < n.line && start < c->text.n; start++)
+		l += c->text.p[start] == '\n';
+	for (len = 0; start + len < c->text.n && c->text.p[start + len] != '\n';)
+		len++;
+	n.pos = start + n.column - 1;
+	n.end = n.pos + 1;
+	snprintf(text, sizeof(text), "%s%s", e->msg,
+		 has_bare_dollar((struct str){ .p = c->text.p + start, .n = len })
+			 ? "; inside { } and [ ] a ${NAME} needs quotes"
+			 : "");
+	conf_error_at(c, &n, text);
+}
+
 static void syntax_errors(struct conf *c, struct fy_diag *diag)
 {
 	struct fy_diag_error *e;
 	void *it = NULL;
 
-	while ((e = fy_diag_errors_iterate(diag, &it))) {
-		uint32_t line = e->line > 0 ? (uint32_t)e->line : 1, pos = 0;
-		struct conf_note note;
-
-		if (e->type != FYET_ERROR)
-			continue;
-		for (uint32_t l = 1; l < line && pos < c->text.n; pos++)
-			l += c->text.p[pos] == '\n';
-		note = (struct conf_note){ .line = line,
-					   .column = e->column > 0 ? (uint32_t)e->column : 1,
-					   .pos = pos,
-					   .end = pos + 1 };
-		note.pos += note.column - 1;
-		note.end += note.column - 1;
-		conf_error_at(c, &note, e->msg);
-	}
+	while ((e = fy_diag_errors_iterate(diag, &it)))
+		if (e->type == FYET_ERROR)
+			syntax_error(c, e);
 	if (c->errors == 0)
 		conf_error_at(c, &(struct conf_note){ .line = 1, .column = 1 }, "this is no YAML");
 }

@@ -170,7 +170,6 @@ static const struct setting_part top_parts[] = {
 };
 
 const struct setting_group conf_top_group = {
-	.title = "the top level",
 	.later = "users auth cache tls acme include includes shared streams rate_limits "
 		 "control dashboard tracing certificates parents discovery maps geoip "
 		 "analytics store error_pages pac http2 http3 bans",

@@ -69,8 +69,8 @@ static const struct setting listener_rows[] = {
 		.name = "open",
 		.type = SETTING_BOOL,
 		SETTING_AT(listener_conf, open),
-		.def = "false",
-		.doc = "Forward: `true` insists on a public address without `allow_from`.",
+		.doc = "Forward: `true` insists on a public address without `allow_from`. "
+		       "Default: false.",
 	},
 	{
 		.name = "via",
