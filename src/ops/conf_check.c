@@ -162,6 +162,16 @@ static void check_logs(struct conf *c)
 
 /* ---- listeners ---- */
 
+static void check_allow_hosts(struct conf *c, const struct forward_conf *f,
+			      struct conf_node *forward)
+{
+	struct conf_node *at = first_of(forward, "allow_hosts");
+
+	for (uint32_t i = 0; i < f->n_allow_hosts && at; i++, at = at->next)
+		if (str_eq(f->allow_hosts[i], STR("*")))
+			conf_error(c, at, "leave allow_hosts out to allow every host");
+}
+
 static bool is_any(const struct addr *a)
 {
 	static const uint8_t zero[16];
@@ -176,6 +186,7 @@ static void check_forward(struct conf *c, const struct listener_conf *l, struct 
 
 	if (sites)
 		conf_error(c, sites->key, "sites are for serve: web");
+	check_allow_hosts(c, &l->forward, conf_fill_get(n, "forward"));
 	if (!bind || l->bind.kind != BIND_TCP || l->open || conf_fill_get(n, "allow_from"))
 		return;
 	if (is_any(&l->bind.addr) || addr_is_public(&l->bind.addr))
@@ -188,11 +199,13 @@ static void check_listener_sites(struct conf *c, struct listener_conf *l, struct
 				 bool *used)
 {
 	const struct sites_conf *s = &c->top->sites;
-	struct conf_node *at = first_of(n, "sites");
+	struct conf_node *at = first_of(n, "sites"), *all = conf_fill_get(c->root, "sites");
 	uint32_t i, k;
 
 	for (i = 0; i < s->n_sites && l->n_site_names == 0; i++)
 		used[i] = true;
+	if (all && all->bad)
+		return;
 	for (i = 0; i < l->n_site_names && at; i++, at = at->next) {
 		if (at->bad)
 			continue;
@@ -384,8 +397,9 @@ static void check_upstream_name(struct conf *c, struct route_conf *r, struct con
 				bool *used)
 {
 	const struct upstreams_conf *u = &c->top->upstreams;
+	const struct conf_node *all = conf_fill_get(c->root, "upstreams");
 
-	if (!at)
+	if (!at || (all && all->bad))
 		return;
 	for (uint32_t i = 0; i < u->n_upstreams; i++) {
 		if (str_eq(u->upstreams[i].name, r->upstream_name)) {
@@ -525,6 +539,7 @@ void conf_check(struct conf *c)
 		c->oom = true;
 		return;
 	}
+	check_allow_hosts(c, &c->top->forward, conf_fill_get(c->root, "forward"));
 	check_listeners(c);
 	conf_bind_check(c);
 	check_sites(c, used);

@@ -61,6 +61,16 @@ static void all_keys(const struct setting_group *g, struct out *o)
 	}
 }
 
+/* Whether the key stands in the group of this name at the top: limits.connections. */
+static bool only_at_top(const struct setting_group *g, struct str key)
+{
+	uint32_t base;
+	const struct setting *row =
+		g->title ? conf_fill_row(&conf_top_group, str_of(g->title), &base) : NULL;
+
+	return row && row->group && row->group != g && conf_fill_row(row->group, key, &base);
+}
+
 static void unknown_key(struct conf *c, const struct setting_group *g, struct conf_node *key)
 {
 	const char *near = nearest_key(g, key->raw), *in = g->title ? " in " : "";
@@ -72,6 +82,8 @@ static void unknown_key(struct conf *c, const struct setting_group *g, struct co
 		 key->raw.p, in, g->title ? g->title : "");
 	if (conf_listed(g->later, key->raw)) {
 		conf_error(c, key, "%s: not in this version", what);
+	} else if (only_at_top(g, key->raw)) {
+		conf_error(c, key, "%s: it stands in the %s at the top level only", what, g->title);
 	} else if (near) {
 		conf_error(c, key, "unknown key %s; did you mean %s?", what, near);
 	} else if (g->title && conf_fill_row(&conf_top_group, key->raw, &base)) {
@@ -86,16 +98,16 @@ static void unknown_key(struct conf *c, const struct setting_group *g, struct co
 /* ---- scalars ---- */
 
 /* `connect: "30": a duration needs a unit; write 30s or 30ms` */
-static void explain(struct conf *c, const struct setting *row, struct conf_node *n,
+static void explain(struct conf *c, const char *name, struct conf_node *n,
 		    const struct conf_value *v)
 {
 	bool fix = out_len(&v->fix) && !n->expanded;
 	char shown[210] = "";
 
-	if (!(row->flags & SETTING_SECRET) || n->expanded)
+	if (!(v->row->flags & SETTING_SECRET) || n->expanded)
 		snprintf(shown, sizeof(shown), " \"%.*s\":", n->raw.n < 200 ? (int)n->raw.n : 200,
 			 n->raw.p);
-	conf_error(c, n, "%s:%s %.*s%s%.*s", row->name, shown, (int)out_len(&v->why), v->why_room,
+	conf_error(c, n, "%s:%s %.*s%s%.*s", name, shown, (int)out_len(&v->why), v->why_room,
 		   fix ? "; " : "", fix ? (int)out_len(&v->fix) : 0, v->fix_room);
 }
 
@@ -110,8 +122,9 @@ static const char *kind_name(const struct conf_node *n)
 	return n->kind == CONF_MAP ? "a map" : n->kind == CONF_LIST ? "a list" : "one value";
 }
 
-static void fill_scalar(struct conf *c, const struct setting *row, struct conf_node *n,
-			void *member)
+/* `name`: how errors call it; that of the list for an element. */
+static void fill_scalar(struct conf *c, const struct setting *row, const char *name,
+			struct conf_node *n, void *member)
 {
 	struct conf_value v;
 
@@ -120,7 +133,7 @@ static void fill_scalar(struct conf *c, const struct setting *row, struct conf_n
 	if (row->flags & SETTING_SECRET && !n->expanded)
 		conf_secret(c, n);
 	if (n->kind != CONF_SCALAR) {
-		conf_error(c, n, "%s: must be a %s, not %s", row->name, conf_value_type(row),
+		conf_error(c, n, "%s: must be a %s, not %s", name, conf_value_type(row),
 			   kind_name(n));
 		return;
 	}
@@ -128,7 +141,7 @@ static void fill_scalar(struct conf *c, const struct setting *row, struct conf_n
 	v.text = n->text;
 	v.plain = n->plain;
 	if (!conf_value_parse(&v, member))
-		explain(c, row, n, &v);
+		explain(c, name, n, &v);
 	c->oom |= v.oom;
 }
 
@@ -147,14 +160,16 @@ static void *list_alloc(struct conf *c, const struct setting *row, char *base, u
 	return p;
 }
 
-static void fill_elem(struct conf *c, const struct setting *elem, struct conf_node *n, char *to)
+static void fill_elem(struct conf *c, const struct setting *list, struct conf_node *n, char *to)
 {
+	const struct setting *elem = list->elem;
+
 	if (elem->type == SETTING_GROUP)
 		fill_group(&(struct fill){ .c = c, .g = elem->group, .node = n, .base = to });
 	else if (is_null(n))
-		conf_error(c, n, "%s: there is no value", elem->name);
+		conf_error(c, n, "%s: there is no value", list->name);
 	else
-		fill_scalar(c, elem, n, to);
+		fill_scalar(c, elem, list->name, n, to);
 }
 
 static void fill_list(struct conf *c, const struct setting *row, struct conf_node *n, char *base)
@@ -176,7 +191,7 @@ static void fill_list(struct conf *c, const struct setting *row, struct conf_nod
 		conf_error(c, n, "%s: must not be empty", row->name);
 	to = list_alloc(c, row, base, n->n);
 	for (item = n->first; to && item; item = item->next, to += row->elem_size)
-		fill_elem(c, row->elem, item, to);
+		fill_elem(c, row, item, to);
 }
 
 /* The row that takes the key of a map of names. */
@@ -200,8 +215,8 @@ static void fill_names(struct conf *c, const struct setting *row, struct conf_no
 	}
 	to = list_alloc(c, row, base, n->n);
 	for (item = n->first; to && item; item = item->next, to += row->elem_size) {
-		fill_elem(c, row->elem, item, to);
-		fill_scalar(c, key, item->key, to + key->offset);
+		fill_elem(c, row, item, to);
+		fill_scalar(c, key, key->name, item->key, to + key->offset);
 	}
 }
 
@@ -287,7 +302,7 @@ static void fill_row(const struct fill *f, const struct setting *row, struct con
 		break;
 	case SETTING_LIST: fill_list(f->c, row, n, base); break;
 	case SETTING_NAMES: fill_names(f->c, row, n, base); break;
-	default: fill_scalar(f->c, row, n, member);
+	default: fill_scalar(f->c, row, row->name, n, member);
 	}
 }
 

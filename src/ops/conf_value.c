@@ -204,6 +204,8 @@ static bool no_number(struct conf_value *v)
 
 	if (v->row->flags & SETTING_OFF && means_off(v->text))
 		return conf_value_why(v, "to switch it off say off");
+	if (v->row->flags & SETTING_ZERO && means_off(v->text))
+		conf_value_fix(v, "write 0s");
 	if (v->row->type == SETTING_MS)
 		such = " such as 30s";
 	if (v->row->type == SETTING_SIZE)
