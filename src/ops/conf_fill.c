@@ -367,6 +367,8 @@ static void fill_group(const struct fill *f)
 		return;
 	}
 	for (struct conf_node *n = f->node->first; n; n = n->next) {
+		if (n->key->bad) /* a second one: the first counts, in the checks too */
+			continue;
 		row = conf_fill_row(f->g, n->key->raw, &base);
 		if (row)
 			fill_row(f, row, n, f->base + base);
