@@ -53,7 +53,9 @@ static struct config *finish(struct conf *c, struct slab *slab, struct conf_repo
 	}
 	if (!plan || c->oom)
 		conf_error_at(c, &(struct conf_note){ .line = 1, .column = 1 }, "out of memory");
-	if (!conf_report_render(c, r) || r->errors)
+	if (!conf_report_render(c, r) && r->errors == 0)
+		r->errors = 1; /* not even memory to say so */
+	if (r->errors)
 		config = NULL;
 	if (!config)
 		plan_drop(&drop);

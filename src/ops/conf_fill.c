@@ -401,8 +401,10 @@ static void merge_row(const struct setting *row, const char *outer, char *inner)
 	case SETTING_LIST:
 		if (*(void **)(void *)(inner + row->offset))
 			break;
-		memcpy(inner + row->offset, outer + row->offset, sizeof(void *));
-		memcpy(inner + row->n_offset, outer + row->n_offset, sizeof(uint32_t));
+		*(const void **)(void *)(inner + row->offset) =
+			*(const void *const *)(const void *)(outer + row->offset);
+		*(uint32_t *)(void *)(inner + row->n_offset) =
+			*(const uint32_t *)(const void *)(outer + row->n_offset);
 		if (row->flags & SETTING_MARK)
 			inner[row->mark_offset] = outer[row->mark_offset];
 		break;

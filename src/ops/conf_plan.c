@@ -88,8 +88,8 @@ static void resolve_user(struct conf *c, struct config *config)
 {
 	struct conf_node *at = conf_fill_get(c->root, "user");
 	struct str user = c->top->user;
-	struct passwd *pw;
-	char name[256], shown[256];
+	struct passwd entry, *pw = NULL;
+	char name[256], shown[256], room[4096];
 
 	config->uid = geteuid();
 	config->gid = getegid();
@@ -100,8 +100,7 @@ static void resolve_user(struct conf *c, struct config *config)
 	c->top->user = config->user = user;
 	if (!user_numbers(user, config)) {
 		snprintf(name, sizeof(name), "%.*s", (int)user.n, user.p);
-		pw = getpwnam(name);
-		if (!pw) {
+		if (getpwnam_r(name, &entry, room, sizeof(room), &pw) != 0 || !pw) {
 			if (at)
 				user = at->raw;
 			snprintf(shown, sizeof(shown), "%.*s", (int)user.n, user.p);
@@ -179,8 +178,8 @@ static void resolve_route(struct conf *c, struct listener_conf *l, const struct 
 
 static void resolve_routes(struct conf *c, struct listener_conf *l, const struct plan *plan)
 {
-	l->route_timeouts = need(c, plan->n_routes * sizeof(*l->route_timeouts));
-	l->route_limits = need(c, plan->n_routes * sizeof(*l->route_limits));
+	l->route_timeouts = need(c, plan->n_routes * sizeof(struct timeouts *));
+	l->route_limits = need(c, plan->n_routes * sizeof(struct limits *));
 	if (!l->route_timeouts || !l->route_limits)
 		return;
 	for (uint32_t i = 0; i < plan->n_sites; i++)

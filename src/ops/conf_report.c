@@ -37,6 +37,7 @@ static void note_add(struct conf *c, const struct conf_note *at, bool warning, s
 	*n = *at;
 	n->warning = warning;
 	n->text = arena_str(&c->scratch, text);
+	c->oom |= !n->text.p;
 	n->next = c->notes;
 	c->notes = n;
 }

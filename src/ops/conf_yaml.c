@@ -220,6 +220,7 @@ static void append(struct builder *b, struct conf_node *n)
 {
 	n->parent = b->at;
 	n->key = b->key;
+	n->bad |= n->key && n->key->bad;
 	b->key = NULL;
 	if (!b->at) {
 		b->c->root = n;
