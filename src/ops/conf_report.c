@@ -11,8 +11,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define NOTES_MAX 200 /* shown; all are counted */
-#define LINE_MAX  160 /* columns of a source line that are shown */
+#define NOTES_MAX  200 /* shown; all are counted */
+#define SOURCE_MAX 160 /* columns of a source line that are shown */
 
 struct conf_secret {
 	struct conf_secret *next;
@@ -186,9 +186,9 @@ static void render_source(FILE *f, const struct conf *c, const struct conf_note 
 	while (start < pos && (t[start] == ' ' || t[start] == '\t'))
 		start++;
 	/* A caret far to the right: the line begins near it. */
-	if (pos - start > LINE_MAX / 2)
-		start = pos - LINE_MAX / 4;
-	shown = end - start > LINE_MAX ? LINE_MAX : end - start;
+	if (pos - start > SOURCE_MAX / 2)
+		start = pos - SOURCE_MAX / 4;
+	shown = end - start > SOURCE_MAX ? SOURCE_MAX : end - start;
 	if (shown == 0)
 		return;
 	while (start > 0 && (t[start] & 0xc0) == 0x80)
