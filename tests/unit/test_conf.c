@@ -4,7 +4,9 @@
 #include "base/machine.h"
 #include "ops/ops.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -457,13 +459,24 @@ static void test_own_addresses(void **state)
 				"  - { name: w, bind: \"127.0.0.1:8080\", serve: web }\n" SITES
 				"admin: { bind: 127.0.0.1:9090 }\n");
 	const struct forward_conf *f = &c->plan->listeners[0].forward;
+	char text[INET_ADDRSTRLEN];
+	struct ifaddrs *all;
 
 	(void)state;
 	assert_true(is_own(f, "127.0.0.1", 9090));
-	assert_true(is_own(f, "127.0.0.1", 3128));
 	assert_true(is_own(f, "::", 3128));
 	assert_true(is_own(f, "0.0.0.0", 3128));
 	assert_false(is_own(f, "127.0.0.1", 8080));
+	assert_int_equal(getifaddrs(&all), 0);
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+			continue;
+		assert_non_null(inet_ntop(AF_INET,
+					  &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr,
+					  text, sizeof(text)));
+		assert_true(is_own(f, text, 3128));
+	}
+	freeifaddrs(all);
 	config_free(&c);
 }
 
