@@ -154,6 +154,18 @@ def test_base_may_define_what_its_header_declares(tmp_path):
     assert run(tmp_path, text, name="src/base/buf.c", **header).bad == []
 
 
+def test_a_room_may_define_the_words_of_its_contract(tmp_path):
+    text = "void end_leave(void)\n{\n}\n"
+    header = {"src/wire/wire.h": "/* end_leave() */\n"}
+    assert len(run(tmp_path, text, **header).bad) == 1
+    header = {"src/wire/wire.h": "void end_leave(void);\n"}
+    assert run(tmp_path, text, **header).bad == []
+
+
+def test_prefix_of_a_family_of_files(tmp_path):
+    assert run(tmp_path, "void h1_serve(void)\n{\n}\n", name="src/wire/h1_server.c").bad == []
+
+
 def test_many_parameters_warn(tmp_path):
     report = run(tmp_path, "void foo_a(int a, int b, int c, int d, int e, int f, int g);\n")
     assert report.bad == []
