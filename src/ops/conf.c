@@ -25,7 +25,7 @@ static struct config *judge(struct conf *c, struct plan *plan)
 		return NULL;
 	}
 	config->plan = plan;
-	config->file = arena_str(c->mem, str_of(c->name));
+	config->file = str_of(arena_cstr(c->mem, str_of(c->name)));
 	c->oom |= !config->file.p;
 	conf_yaml_parse(c);
 	if (!c->root && c->errors == 0 && !c->oom)

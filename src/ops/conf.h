@@ -115,6 +115,8 @@ bool conf_value_why(struct conf_value *v, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3))); /* false */
 bool conf_value_fix(struct conf_value *v, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3))); /* false */
+/* Copies into the plan; with a NUL behind it, for those who borrow names as C strings.  True. */
+bool conf_value_keep(struct conf_value *v, struct str s, struct str *to);
 uint64_t conf_value_get(const struct setting *row, const void *member);
 void conf_value_set(const struct setting *row, void *member, uint64_t x);
 /* The member as it would be written. */

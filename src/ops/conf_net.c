@@ -7,16 +7,6 @@
 
 #define BACKLOG 4096 /* the kernel caps it at net.core.somaxconn */
 
-static bool keep(struct conf_value *v, struct str s, struct str *to)
-{
-	*to = arena_str(v->mem, s);
-	if (!to->p) {
-		*to = STR("");
-		v->oom = true;
-	}
-	return true;
-}
-
 static struct str cut(struct str s, uint32_t from, uint32_t n)
 {
 	return (struct str){ .p = s.p + from, .n = n };
@@ -202,7 +192,7 @@ static bool unix_path(struct conf_value *v, struct str path, struct str *to)
 	for (uint32_t i = 0; i < out_len(&o); i++)
 		if ((uint8_t)room[i] < ' ')
 			return conf_value_why(v, "must not have line breaks or control characters");
-	return keep(v, (struct str){ .p = room, .n = out_len(&o) }, to);
+	return conf_value_keep(v, (struct str){ .p = room, .n = out_len(&o) }, to);
 }
 
 static bool bind_no_port(struct conf_value *v, const struct place *p)
@@ -252,7 +242,7 @@ bool conf_net_parse_bind(struct conf_value *v, void *member)
 
 	b->backlog = BACKLOG;
 	b->dual = false;
-	keep(v, v->text, &b->text);
+	conf_value_keep(v, v->text, &b->text);
 	if (v->text.n >= 5 && memcmp(v->text.p, "unix:", 5) == 0) {
 		b->kind = BIND_UNIX;
 		return unix_path(v, cut(v->text, 5, v->text.n - 5), &b->path);
@@ -296,7 +286,7 @@ static bool server_place(struct conf_value *v, struct str s, struct server_conf 
 		if (wrong)
 			return conf_value_why(v, "%s", wrong);
 	}
-	return keep(v, lower_no_dot(p.host, room), &sv->host);
+	return conf_value_keep(v, lower_no_dot(p.host, room), &sv->host);
 }
 
 bool conf_net_parse_server(struct conf_value *v, void *member)
@@ -305,7 +295,7 @@ bool conf_net_parse_server(struct conf_value *v, void *member)
 	struct str s = v->text;
 	const char *colon = s.n ? memmem(s.p, s.n, "://", 3) : NULL;
 
-	keep(v, s, &sv->url);
+	conf_value_keep(v, s, &sv->url);
 	if (s.n >= 5 && memcmp(s.p, "unix:", 5) == 0)
 		return unix_path(v, cut(s, 5, s.n - 5), &sv->path);
 	if (str_istarts(s, STR("https://")))
@@ -336,12 +326,12 @@ bool conf_net_parse_host(struct conf_value *v, void *member)
 			conf_value_why(v, "an IPv6 address needs brackets");
 			return conf_value_fix(v, "write \"[%.*s]\"", (int)v->text.n, v->text.p);
 		}
-		return keep(v, v->text, member);
+		return conf_value_keep(v, v->text, member);
 	}
 	wrong = p.bracket ? "between [ and ] an IPv6 address stands" : name_wrong(p.host);
 	if (wrong)
 		return conf_value_why(v, "%s", wrong);
-	return keep(v, v->text, member);
+	return conf_value_keep(v, v->text, member);
 }
 
 /* A pattern for hosts, as heads have them: lower case, no port, no brackets, no trailing dot. */
@@ -354,7 +344,7 @@ bool conf_net_parse_hosts(struct conf_value *v, void *member)
 	struct addr a;
 
 	if (str_eq(s, STR("*")))
-		return keep(v, s, member);
+		return conf_value_keep(v, s, member);
 	if (!split_port(v, s, &p))
 		return false;
 	if (p.port_text.p) {
@@ -366,7 +356,7 @@ bool conf_net_parse_hosts(struct conf_value *v, void *member)
 
 		out_init(&o, ip, sizeof(ip));
 		addr_ip_out(&o, &a);
-		return keep(v, (struct str){ .p = ip, .n = out_len(&o) }, member);
+		return conf_value_keep(v, (struct str){ .p = ip, .n = out_len(&o) }, member);
 	}
 	if (p.bracket)
 		return conf_value_why(v, "between [ and ] an IPv6 address stands");
@@ -379,5 +369,5 @@ bool conf_net_parse_hosts(struct conf_value *v, void *member)
 	wrong = name_wrong(bare);
 	if (wrong)
 		return conf_value_why(v, "%s", wrong);
-	return keep(v, s, member);
+	return conf_value_keep(v, s, member);
 }

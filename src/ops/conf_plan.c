@@ -319,7 +319,7 @@ static void name_us(struct conf *c, struct plan *plan)
 	if (getrandom(&x, sizeof(x), GRND_NONBLOCK) != sizeof(x))
 		x ^= (uint32_t)(uintptr_t)plan;
 	snprintf(name, sizeof(name), "culvert-%08x", x);
-	plan->pseudonym = arena_str(c->mem, str_of(name));
+	plan->pseudonym = str_of(arena_cstr(c->mem, str_of(name)));
 	c->oom |= !plan->pseudonym.p;
 }
 

@@ -404,15 +404,12 @@ static void print_enum(FILE *f, const struct setting *row, const void *member)
 
 /* ---- texts ---- */
 
-static bool keep(struct conf_value *v, struct str s, void *member)
+bool conf_value_keep(struct conf_value *v, struct str s, struct str *to)
 {
-	struct str *to = member;
+	char *p = arena_cstr(v->mem, s);
 
-	*to = s.n ? arena_str(v->mem, s) : STR("");
-	if (!to->p) {
-		*to = STR("");
-		v->oom = true;
-	}
+	v->oom |= !p;
+	*to = p ? (struct str){ .p = p, .n = s.n } : STR("");
 	return true;
 }
 
@@ -430,12 +427,12 @@ static bool parse_text(struct conf_value *v, void *member)
 		return conf_value_why(v, "must not be empty");
 	if (has_control(v->text))
 		return conf_value_why(v, "must not have line breaks or control characters");
-	return keep(v, v->text, member);
+	return conf_value_keep(v, v->text, member);
 }
 
 static bool parse_body(struct conf_value *v, void *member)
 {
-	return keep(v, v->text, member);
+	return conf_value_keep(v, v->text, member);
 }
 
 #define NAME_MAX_LEN 64
@@ -451,7 +448,7 @@ static bool parse_name(struct conf_value *v, void *member)
 		if (!isalnum(ch) && !strchr("_.-", ch))
 			return conf_value_why(v, "a name is made of letters, digits and _ . -");
 	}
-	return keep(v, v->text, member);
+	return conf_value_keep(v, v->text, member);
 }
 
 static bool parse_path(struct conf_value *v, void *member)
@@ -463,7 +460,7 @@ static bool parse_path(struct conf_value *v, void *member)
 	}
 	if (memchr(v->text.p, '?', v->text.n) || memchr(v->text.p, '#', v->text.n))
 		return conf_value_why(v, "a path has no query and no fragment");
-	return keep(v, v->text, member);
+	return conf_value_keep(v, v->text, member);
 }
 
 static bool parse_location(struct conf_value *v, void *member)
@@ -478,7 +475,7 @@ static bool parse_location(struct conf_value *v, void *member)
 		if ((uint8_t)s.p[i] <= ' ' || (uint8_t)s.p[i] >= 0x7f)
 			return conf_value_why(v, "must not have spaces or characters beyond ASCII; "
 						 "write them as %%XX");
-	return keep(v, s, member);
+	return conf_value_keep(v, s, member);
 }
 
 static bool parse_sink(struct conf_value *v, void *member)
@@ -487,9 +484,9 @@ static bool parse_sink(struct conf_value *v, void *member)
 	struct out o;
 
 	if (v->row->flags & SETTING_OFF && is_off(v))
-		return keep(v, STR("off"), member);
+		return conf_value_keep(v, STR("off"), member);
 	if (str_eq(v->text, STR("stdout")) || str_eq(v->text, STR("stderr")))
-		return keep(v, v->text, member);
+		return conf_value_keep(v, v->text, member);
 	if (v->text.n == 0 || has_control(v->text) || !memchr(v->text.p, '/', v->text.n)) {
 		conf_value_why(v, "must be stdout, stderr%s or a file's name with a / in it",
 			       v->row->flags & SETTING_OFF ? ", off" : "");
@@ -505,7 +502,7 @@ static bool parse_sink(struct conf_value *v, void *member)
 	out_str(&o, v->text);
 	if (!out_ok(&o))
 		return conf_value_why(v, "the name is too long");
-	return keep(v, (struct str){ .p = path, .n = out_len(&o) }, member);
+	return conf_value_keep(v, (struct str){ .p = path, .n = out_len(&o) }, member);
 }
 
 static bool parse_mode(struct conf_value *v, void *member)

@@ -247,6 +247,8 @@ static void test_sample_upstreams(void **state)
 	assert_int_equal(u->eject_ms, 11000);
 	assert_int_equal(u->n_servers, 4);
 	assert_str(v[0].url, "http://10.0.0.1:8080");
+	assert_string_equal(v[0].url.p, "http://10.0.0.1:8080"); /* borrowed as a C string too */
+	assert_string_equal(u->name.p, "app");
 	assert_true(v[0].literal);
 	assert_int_equal(v[0].port, 8080);
 	assert_int_equal(addr_port(&v[0].addr), 8080);
