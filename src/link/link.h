@@ -212,7 +212,8 @@ enum resolve_count {
 };
 struct resolver *resolver_new(struct loop *loop, const struct resolver_conf *conf, uint64_t *cells,
 			      const uint32_t *dns_slots) MUST_CHECK;
-void resolver_free(struct resolver **rp); /* questions that still run get -ECANCELED, at once */
+/* Questions that still run get -ECANCELED, at once.  Not from inside a resolve_fn. */
+void resolver_free(struct resolver **rp);
 enum resolve_flag {
 	RESOLVE_SEARCH = 1, /* the operator's own names: resolv.conf's search list is used, and the
 	                     * last good answer is kept (for stale_ms) over an NXDOMAIN too */
