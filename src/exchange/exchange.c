@@ -279,6 +279,13 @@ static bool run_steps(struct exchange *x)
 	}
 }
 
+static void screen_answer(struct exchange *x)
+{
+	x->answer_seen = true;
+	if (x->steps->answer_head)
+		x->steps->answer_head(x);
+}
+
 static void drive(struct task *t)
 {
 	struct exchange *x = container_of(t, struct exchange, task);
@@ -290,6 +297,8 @@ static void drive(struct task *t)
 		x->woken = false;
 		if (x->up && x->up->due)
 			call_end(x, x->up);
+		if (x->rsp.head && !x->answer_seen)
+			screen_answer(x);
 		if (x->down && x->down->due)
 			call_end(x, x->down);
 		if (!run_steps(x))

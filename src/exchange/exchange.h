@@ -153,7 +153,9 @@ struct steps {
 	uint8_t again;  /* STEP_AGAIN: where another try begins (route) */
 	uint8_t answer; /* where a refusal goes (begin) */
 	uint8_t flow;   /* where a cut exchange waits for its ends to leave */
-	void (*freed)(struct exchange *); /* last call, before the memory goes: lets go what serve/ holds */
+	/* Filters of the answer: called once, when its head stands, before down hears of it. */
+	void (*answer_head)(struct exchange *);
+	void (*freed)(struct exchange *); /* last call, before the memory goes; NULL: nothing to do */
 };
 
 /* What a client connection holds on to between its requests: an upstream connection that carried NTLM or Negotiate. */
@@ -172,6 +174,8 @@ struct exchange {
 	uint32_t magic;
 	uint8_t step;              /* index */
 	bool running, woken;
+	bool answer_seen;          /* steps->answer_head was called */
+	bool logged;               /* its line is written, or a tunnel will write it */
 	bool answering;            /* the refusal is on its way as a page */
 	bool tunnel_ready;         /* its head is out: both links may be taken */
 	bool tunnel;               /* tunnel: 101 or CONNECT 2xx: the flow step detaches both ends */
@@ -189,7 +193,7 @@ struct exchange {
 	struct arena arena;
 	const struct timeouts *timeouts;
 	const struct limits *limits;
-	const struct plan *plan;   /* one count, given back by steps->freed */
+	const struct plan *plan;   /* the shard holds it while exchanges run */
 	const struct listener_conf *listener;
 	const struct site_conf *site;
 	const struct route_conf *route;
@@ -206,7 +210,7 @@ struct exchange {
 struct exchange_params {
 	const struct steps *steps;
 	struct end *down;
-	const struct plan *plan;   /* counted by the caller (wire -> serve) */
+	const struct plan *plan;
 	const struct listener_conf *listener;
 	const struct timeouts *timeouts;
 	const struct limits *limits;

@@ -21,8 +21,11 @@ static void on_news(struct end *e)
 	bufq_init(&body, 0);
 	pipe_head(&x->rsp, &s->head);
 	if (s->head.body == BODY_LENGTH && s->body.n) {
-		if (bufq_put_const(&body, s->body.p, s->body.n))
+		/* Copied: the kernel may still read it when the arena is gone. */
+		if (bufq_put_copy(&body, loop_segs(x->loop, SEG_SMALL), s->body.p, s->body.n))
 			pipe_put(&x->rsp, &body, s->body.n);
+		else
+			exchange_cut(x, why(WHY_MEMORY));
 		bufq_free(&body);
 	}
 	pipe_end(&x->rsp, NULL);

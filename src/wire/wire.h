@@ -19,7 +19,7 @@ enum conn_state { CONN_NEW = 0 /* no byte yet */, CONN_IDLE /* between requests 
 
 struct conn;
 struct conn_ops {
-	/* A request begins: fills steps, plan (counted), listener, timeouts, limits, forward, secure. */
+	/* A request begins: fills steps, plan, listener, timeouts, limits, forward, secure. */
 	void (*fill)(struct conn *, struct exchange_params *);
 	/* Whether the connection may stay open after the answer at hand (false: draining, over a limit). */
 	bool (*may_keep)(struct conn *);

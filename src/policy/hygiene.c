@@ -1,0 +1,347 @@
+/* hygiene.c -- always first: one normal form of the request, nothing of the connection it came on, one true client address.
+ *
+ *   web      path normalised; identity fields (X-Forwarded-*, Forwarded, X-Real-IP) of untrusted peers removed and written anew,
+ *            of trusted ones extended; Via
+ *   forward  Host comes from the target; identity is not written; the path is not touched; Via
+ *
+ * Fields that Connection nominates are dropped from the received set, before anything of ours is added (THREATS A23). */
+#include "policy/policy.h"
+
+#include <stdio.h>
+
+/* ---------------------------------------------------------------- the client's address */
+/* "1.2.3.4", "1.2.3.4:80", "[::1]:80", "::1" */
+static bool parse_hop(struct str s, struct addr *out)
+{
+	uint32_t colon;
+
+	if (addr_parse_ip(s, 0, out))
+		return true;
+	if (s.n && s.p[0] == '[') {
+		for (colon = 1; colon < s.n && s.p[colon] != ']'; colon++)
+			;
+		return colon < s.n && addr_parse_ip((struct str){ .p = s.p + 1, .n = colon - 1 }, 0, out);
+	}
+	for (colon = s.n; colon > 0 && s.p[colon - 1] != ':'; colon--)
+		;
+	return colon > 1 && addr_parse_ip((struct str){ .p = s.p, .n = colon - 1 }, 0, out);
+}
+
+/* The last element of a comma list that ends at *end; moves *end before it. */
+static struct str last_item(struct str list, uint32_t *end)
+{
+	uint32_t from = *end;
+	struct str item;
+
+	while (from > 0 && list.p[from - 1] != ',')
+		from--;
+	item = str_trim((struct str){ .p = list.p + from, .n = *end - from });
+	*end = from ? from - 1 : 0;
+	return item;
+}
+
+/* Walks one X-Forwarded-For line from the right while the hops are trusted.  False: a hop that is not (or is no address) ended the walk. */
+static bool walk(const struct identity_conf *id, struct str list, struct addr *client)
+{
+	uint32_t end = list.n;
+
+	while (end > 0) {
+		struct str item = last_item(list, &end);
+		struct addr hop;
+
+		if (!item.n)
+			continue;
+		if (!parse_hop(item, &hop))
+			return false;
+		*client = hop;
+		if (!addr_find_net(&hop, id->trusted, id->n_trusted))
+			return false;
+	}
+	return true;
+}
+
+/* The lines are one list; the last line is nearest to us. */
+static void find_client(struct exchange *x, const struct head *h, const struct identity_conf *id)
+{
+	for (uint32_t i = h->n_fields; i-- > 0;) {
+		const struct field *f = &h->fields[i];
+
+		if (f->id == HDR_X_FORWARDED_FOR && !walk(id, field_value(f), &x->client))
+			return;
+	}
+}
+
+/* ---------------------------------------------------------------- fields */
+static bool keep_for_codec(const struct field *f)
+{
+	return f->id == HDR_PROXY_AUTHENTICATE || f->id == HDR_PROXY_AUTHORIZATION;
+}
+
+/* Hop-by-hop and nominated fields; what folds to a name that frames or identifies (K05). */
+static void strip(struct head *h, bool request)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < h->n_fields; i++) {
+		const struct field *f = &h->fields[i];
+		bool drop = f->flags & (HDR_F_HOP | HDR_F_FRAME | HDR_F_NOMINATED);
+
+		if (request && f->id == HDR_OTHER && head_field_folds(field_name(f)))
+			drop = true;
+		if (!request && keep_for_codec(f))
+			drop = false;
+		if (!drop)
+			h->fields[out++] = h->fields[i];
+	}
+	h->n_fields = out;
+}
+
+static bool has_pseudonym(struct str via, struct str pseudonym)
+{
+	struct str item;
+
+	while (str_next_item(&via, &item)) {
+		uint32_t at = 0;
+
+		while (at < item.n && item.p[at] != ' ')
+			at++;
+		item = str_trim((struct str){ .p = item.p + at, .n = item.n - at });
+		if (item.n >= pseudonym.n && memcmp(item.p, pseudonym.p, pseudonym.n) == 0 &&
+		    (item.n == pseudonym.n || item.p[pseudonym.n] == ' '))
+			return true;
+	}
+	return false;
+}
+
+static bool is_loop(const struct head *h, struct str pseudonym)
+{
+	for (const struct field *f = head_find(h, HDR_VIA); f; f = head_find_next(h, f))
+		if (has_pseudonym(field_value(f), pseudonym))
+			return true;
+	return false;
+}
+
+/* All Via lines become one, ours behind (RFC 9110 §7.6.3). */
+static bool add_via(struct exchange *x, struct head *h, struct str pseudonym)
+{
+	uint32_t n = pseudonym.n + 8;
+	struct out o;
+	char *text;
+
+	for (const struct field *f = head_find(h, HDR_VIA); f; f = head_find_next(h, f))
+		n += f->value_n + 2;
+	text = arena_alloc(&x->arena, n);
+	if (!text)
+		return false;
+	out_init(&o, text, n);
+	for (const struct field *f = head_find(h, HDR_VIA); f; f = head_find_next(h, f)) {
+		out_str(&o, field_value(f));
+		out_lit(&o, ", ");
+	}
+	out_str(&o, h->version >= 11 ? STR("1.1 ") : STR("1.0 "));
+	out_str(&o, pseudonym);
+	must(out_ok(&o));
+	head_remove(h, HDR_VIA);
+	return head_add_id(h, &x->arena, HDR_VIA, (struct str){ .p = text, .n = out_len(&o) });
+}
+
+/* TRACE would echo credentials; Max-Forwards 0 is for us to answer (RFC 9110 §9.3.8, §7.6.2). */
+static const struct why *screen_method(struct exchange *x, struct head *h)
+{
+	struct field *f = head_find(h, HDR_MAX_FORWARDS);
+	uint64_t n;
+	char *text;
+
+	if (h->method == METHOD_TRACE)
+		return why(WHY_METHOD_DENIED);
+	if (h->method != METHOD_OPTIONS || !f)
+		return why(WHY_NONE);
+	if (!str_u64(field_value(f), &n)) {
+		x->facts.detail = "max_forwards";
+		return why(WHY_BAD_REQUEST);
+	}
+	if (n == 0)
+		return why(WHY_METHOD_DENIED);
+	text = arena_alloc(&x->arena, 24);
+	if (!text)
+		return why(WHY_MEMORY);
+	f->value_n = (uint32_t)snprintf(text, 24, "%llu", (unsigned long long)(n - 1));
+	f->value = text;
+	return why(WHY_NONE);
+}
+
+/* ---------------------------------------------------------------- identity towards the servers */
+static struct str peer_ip(struct exchange *x)
+{
+	char *text = arena_alloc(&x->arena, INET6_ADDRSTRLEN + 8);
+	struct out o;
+
+	if (!text)
+		return STR_NONE;
+	out_init(&o, text, INET6_ADDRSTRLEN + 8);
+	if (x->peer.u.sa.sa_family == AF_UNIX)
+		out_lit(&o, "unix");
+	else
+		addr_ip_out(&o, &x->peer);
+	return (struct str){ .p = text, .n = out_len(&o) };
+}
+
+/* X-Forwarded-For: what trusted peers wrote, then the peer itself. */
+static bool extend_list(struct exchange *x, struct head *h, struct str peer)
+{
+	uint32_t n = peer.n + 2;
+	struct out o;
+	char *text;
+
+	for (const struct field *f = head_find(h, HDR_X_FORWARDED_FOR); f; f = head_find_next(h, f))
+		n += f->value_n + 2;
+	if (n == peer.n + 2)
+		return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR, peer);
+	text = arena_alloc(&x->arena, n);
+	if (!text)
+		return false;
+	out_init(&o, text, n);
+	for (const struct field *f = head_find(h, HDR_X_FORWARDED_FOR); f; f = head_find_next(h, f)) {
+		out_str(&o, field_value(f));
+		out_lit(&o, ", ");
+	}
+	out_str(&o, peer);
+	head_remove(h, HDR_X_FORWARDED_FOR);
+	return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR, (struct str){ .p = text, .n = out_len(&o) });
+}
+
+static struct str host_text(struct exchange *x, const struct head *h)
+{
+	char *text = arena_alloc(&x->arena, h->host.n + 10);
+	struct out o;
+
+	if (!text)
+		return STR_NONE;
+	out_init(&o, text, h->host.n + 10);
+	if (h->host_is_v6)
+		out_char(&o, '[');
+	out_str(&o, h->host);
+	if (h->host_is_v6)
+		out_char(&o, ']');
+	if (h->port) {
+		out_char(&o, ':');
+		out_u64(&o, h->port);
+	}
+	return (struct str){ .p = text, .n = out_len(&o) };
+}
+
+static bool write_identity(struct exchange *x, struct head *h, bool trusted)
+{
+	struct str peer = peer_ip(x);
+	struct arena *a = &x->arena;
+
+	if (!peer.p || !extend_list(x, h, peer))
+		return false;
+	if (!(trusted && head_find(h, HDR_X_FORWARDED_PROTO)) &&
+	    !head_add_id(h, a, HDR_X_FORWARDED_PROTO, x->secure ? STR("https") : STR("http")))
+		return false;
+	if (h->host.n && !(trusted && head_find(h, HDR_X_FORWARDED_HOST))) {
+		struct str host = host_text(x, h);
+
+		return host.p && head_add_id(h, a, HDR_X_FORWARDED_HOST, host);
+	}
+	return true;
+}
+
+static const struct why *identify(struct exchange *x, struct head *h, const struct identity_conf *id)
+{
+	bool trusted = addr_find_net(&x->peer, id->trusted, id->n_trusted) != NULL;
+
+	if (trusted)
+		find_client(x, h, id);
+	else
+		head_remove_flags(h, HDR_F_IDENT);
+	return why(write_identity(x, h, trusted) ? WHY_NONE : WHY_MEMORY);
+}
+
+/* ---------------------------------------------------------------- path */
+static const char *path_detail(enum path_error e)
+{
+	static const char *const details[] = { "",	       "path_escape",	  "path_nul",	    "path_backslash",
+					       "path_dots",    "path_above_root", "path_character", "path_slash" };
+
+	return details[-(int)e];
+}
+
+/* Nothing in it that normalising could change or refuse, as in nearly all paths. */
+static bool is_plain(struct str path)
+{
+	for (uint32_t i = 0; i < path.n; i++) {
+		char c = path.p[i];
+
+		if (c == '%' || c == '\\' || (c == '/' && i + 1 < path.n && (path.p[i + 1] == '/' || path.p[i + 1] == '.')))
+			return false;
+	}
+	return true;
+}
+
+static const struct why *normalise(struct exchange *x, struct head *h, const struct hygiene_params *p)
+{
+	unsigned flags = (p->merge_slashes ? 0 : PATH_KEEP_SLASHES) | (p->reject_encoded_slash ? PATH_REJECT_ENCODED_SLASH : 0);
+	uint32_t n = h->path.n;
+	enum path_error e;
+
+	if (h->form == TARGET_ASTERISK || !n)
+		return why(WHY_NONE);
+	/* The log keeps the target as it came: the path gets a copy of its own only when it changes. */
+	if (!is_plain(h->path)) {
+		struct str copy = arena_str(&x->arena, h->path);
+
+		if (!copy.p)
+			return why(WHY_MEMORY);
+		h->path = copy;
+		e = path_normalise((char *)(uintptr_t)copy.p, &n, flags);
+		if (e != PATH_OK) {
+			x->facts.detail = path_detail(e);
+			return why(WHY_BAD_REQUEST);
+		}
+		h->path.n = n;
+	}
+	return why(WHY_NONE);
+}
+
+/* ---------------------------------------------------------------- entry */
+static const struct why *common(struct exchange *x, struct head *h, const struct hygiene_params *p)
+{
+	const struct why *w = screen_method(x, h);
+
+	if (w->id)
+		return w;
+	if (is_loop(h, p->pseudonym))
+		return why(WHY_LOOP);
+	strip(h, true);
+	return w;
+}
+
+const struct why *hygiene_web(struct exchange *x, struct head *h, const struct hygiene_params *p)
+{
+	const struct why *w = common(x, h, p);
+
+	if (!w->id)
+		w = normalise(x, h, p);
+	if (!w->id)
+		w = identify(x, h, &p->identity);
+	if (!w->id && p->via && !add_via(x, h, p->pseudonym))
+		w = why(WHY_MEMORY);
+	return w;
+}
+
+const struct why *hygiene_forward(struct exchange *x, struct head *h, const struct hygiene_params *p)
+{
+	const struct why *w = common(x, h, p);
+
+	if (!w->id && p->via && !add_via(x, h, p->pseudonym))
+		w = why(WHY_MEMORY);
+	return w;
+}
+
+bool hygiene_response(struct exchange *x, struct head *h, const struct hygiene_params *p)
+{
+	strip(h, false);
+	return !p->via || add_via(x, h, p->pseudonym);
+}
