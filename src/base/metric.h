@@ -20,7 +20,7 @@ enum metric_id {
 };
 
 struct metrics; /* all series of the process */
-struct metrics *metrics_new(unsigned n_shards);
+struct metrics *metrics_new(unsigned n_shards); /* NULL: out of memory */
 void metrics_free(struct metrics **m);
 /* The slot of this series, made when new (idempotent).  `labels`: one value per label name of the family, in its order.
  * Cold path, any thread (locked).  A histogram takes HISTOGRAM_CELLS cells from its slot on.  Capacity is METRIC_SLOTS
@@ -44,7 +44,8 @@ static inline void metric_set(uint64_t *cells, uint32_t slot, uint64_t v) /* gau
 #define HISTOGRAM_BUCKETS 19
 #define HISTOGRAM_CELLS (HISTOGRAM_BUCKETS + 1)
 void metric_observe_us(uint64_t *cells, uint32_t slot, uint64_t us);
-/* A series whose value is asked for at the scrape instead of counted. */
+/* A series whose value is asked for at the scrape instead of counted; again for the same series: replaces.  value() runs on the
+ * scraping thread, under the table's lock: it may not call metric_slot or metric_pull. */
 void metric_pull(struct metrics *m, enum metric_id id, const struct str *labels, double (*value)(void *arg), void *arg);
 uint64_t metric_sum(const struct metrics *m, uint32_t slot); /* over all shards */
 /* Prometheus text format 0.0.4 into a malloc'd buffer; the caller frees it; NULL: out of memory. */
