@@ -484,7 +484,11 @@ def test_a23_max_forwards(door):
     assert client.ask(door.head("OPTIONS", "/", "Max-Forwards: 3")).status == 200
     assert door.rig.a.last.one("Max-Forwards") == "2"
     answer = client.ask(door.head("OPTIONS", "/", "Max-Forwards: 0"))
-    assert answer.status in (200, 204), answer
+    assert answer.status in (200, 204, 405), answer
+    if answer.status == 405:
+        assert answer.has("Allow"), answer.fields
+        client.close()
+        client = door.client()
     assert len(door.rig.a.requests) == 1
     assert client.ask(door.head("GET", "/", "Max-Forwards: 0")).status == 200
     assert len(door.rig.a.requests) == 2
