@@ -73,6 +73,11 @@ def test_drawing_is_not_taken():
     assert lines[3] == " * a --> b"
 
 
+def test_drawing_that_is_too_wide_stays():
+    text = "/* a.\n *\n *  wake \u2500\u25ba " + "task " * 20 + "\n *  next\n */\n"
+    assert wrap(text) == text
+
+
 def test_two_blanks_after_a_full_stop_stay():
     assert "Alpha.  Beta" in wrap(f"/* Alpha.  Beta {LONG} */\n")
 
