@@ -74,7 +74,7 @@ def test_drawing_is_not_taken():
 
 
 def test_drawing_that_is_too_wide_stays():
-    text = "/* a.\n *\n *  wake \u2500\u25ba " + "task " * 20 + "\n *  next\n */\n"
+    text = "/* a.\n *\n *  wake \u2500\u25ba " + "task " * 20 + ".\n *  next\n */\n"
     assert wrap(text) == text
 
 
