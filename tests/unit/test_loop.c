@@ -1,282 +1,8 @@
-/* test_loop.c -- the contract of loop/loop.h, point by point, on both real back ends, with multishot and without.
- *
- * Every test gets a fresh loop; its teardown closes what is open, frees the loop (which asserts that no op is armed and no seg is
- * out) and finds as many descriptors open as before.  Conditions are waited for by turning, never by time. */
-#include "loop/fault.h"
-#include "loop/loop.h"
+/* test_loop.c -- sockets through loop/loop.h, point by point of its contract: accept, connect,
+ * receive, send, poll, close, and what happens when memory is short. */
+#include "loop_world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-struct config {
-	const char *name;
-	enum loop_io io;
-	bool single_shot;
-};
-
-static const struct config configs[] = {
-	{ "io_uring", LOOP_URING, false },
-	{ "epoll", LOOP_EPOLL, false },
-	{ "io_uring, single-shot", LOOP_URING, true },
-	{ "epoll, single-shot", LOOP_EPOLL, true },
-};
-
-struct world {
-	const struct config *conf;
-	struct fault_plan plan;
-	struct budget budget;
-	struct loop *loop;
-	int fds_before;
-	char why[128];
-};
-
-static bool in_turn; /* done(), ring(), run() and open() may run only while this is set */
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	assert_non_null(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
-static int turn(struct world *w, uint32_t ms)
-{
-	int n;
-
-	in_turn = true;
-	n = loop_turn(w->loop, ms);
-	in_turn = false;
-	return n;
-}
-
-#define turn_until(w, cond)                                    \
-	do {                                                   \
-		for (int i_ = 0; i_ < 20000 && !(cond); i_++)   \
-			turn((w), 5);                          \
-		assert_true(cond);                             \
-	} while (0)
-
-static struct loop *make_loop(struct world *w)
-{
-	struct loop_params par = { .io = w->conf->io, .budget = &w->budget, .fds_max = 20000 };
-
-	w->plan.single_shot = w->conf->single_shot;
-	if (w->plan.single_shot || w->plan.n_rules)
-		par.fault = &w->plan;
-	return loop_new(&par, w->why);
-}
-
-static bool uring_works(void)
-{
-	static int works = -1;
-	char why[128];
-
-	if (works < 0)
-		works = loop_probe_uring(why) == 0;
-	return works;
-}
-
-static int setup(void **state)
-{
-	struct world *w = calloc(1, sizeof(*w));
-
-	w->conf = *state;
-	*state = w;
-	w->budget.max = 256u << 20;
-	w->fds_before = count_fds();
-	if (w->conf->io == LOOP_URING && !uring_works())
-		return 0;
-	w->loop = make_loop(w);
-	return w->loop ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	struct world *w = *state;
-
-	loop_free(&w->loop);
-	assert_int_equal(count_fds(), w->fds_before);
-	assert_int_equal(atomic_load(&w->budget.used), 0);
-	free(w);
-	return 0;
-}
-
-static struct world *the_world(void **state)
-{
-	struct world *w = *state;
-
-	if (!w->loop)
-		skip();
-	return w;
-}
-
-/* A plan of faults needs a loop of its own. */
-static void with_rules(struct world *w, const struct fault_rule *rules, uint32_t n)
-{
-	loop_free(&w->loop);
-	memcpy(w->plan.rules, rules, n * sizeof(*rules));
-	w->plan.n_rules = n;
-	w->loop = make_loop(w);
-	assert_non_null(w->loop);
-}
-
-/* --- ops that remember --- */
-struct rec {
-	struct op op;
-	struct world *w;
-	int32_t res;       /* the last */
-	int n;             /* reports */
-	int n_idle;        /* that found it idle */
-	int cancelled_seen;
-	/* accept */
-	int fd[64];
-	int n_fd;
-	/* recv */
-	bool again;        /* arm again as the contract says */
-	bool hold;         /* keep the segs */
-	enum seg_class cls;
-	struct seg *held[1024];
-	uint32_t n_held;
-	uint8_t *bytes;
-	uint64_t n_bytes, room;
-	uint64_t turn, turn_bytes, turn_bytes_max;
-	void (*then)(struct rec *);
-};
-
-static void on_done(struct op *op, int32_t res)
-{
-	struct rec *r = container_of(op, struct rec, op);
-
-	assert_true(in_turn);
-	r->res = res;
-	r->n++;
-	if (op_idle(op))
-		r->n_idle++;
-	if (op->state == OP_CANCELLING)
-		r->cancelled_seen++;
-	if (op->kind == OP_ACCEPT && res >= 0)
-		r->fd[r->n_fd++] = res;
-	if (r->then)
-		r->then(r);
-}
-
-static void count_bytes(struct rec *r, uint32_t n)
-{
-	uint64_t at = loop_turns(r->w->loop);
-
-	if (at != r->turn)
-		r->turn_bytes = 0;
-	r->turn = at;
-	r->turn_bytes += n;
-	if (r->turn_bytes > r->turn_bytes_max)
-		r->turn_bytes_max = r->turn_bytes;
-}
-
-static void on_bytes(struct op *op, int32_t res)
-{
-	struct rec *r = container_of(op, struct rec, op);
-
-	if (res > 0) {
-		assert_non_null(op->seg);
-		assert_int_equal(op->seg->used, res);
-		count_bytes(r, (uint32_t)res);
-		if (r->bytes && r->n_bytes + (uint32_t)res <= r->room)
-			memcpy(r->bytes + r->n_bytes, op->seg->data, (size_t)res);
-		r->n_bytes += (uint32_t)res;
-		if (r->hold)
-			r->held[r->n_held++] = op->seg;
-		else
-			seg_drop(&op->seg);
-		op->seg = NULL;
-	} else {
-		assert_null(op->seg);
-	}
-	on_done(op, res);
-	if (res > 0 && op_idle(op) && r->again)
-		loop_recv(r->w->loop, op, op->fd, r->cls);
-}
-
-static void rec_init(struct rec *r, struct world *w, op_done_fn *done)
-{
-	memset(r, 0, sizeof(*r));
-	r->w = w;
-	r->again = true;
-	op_init(&r->op, done);
-}
-
-static void start_recv(struct rec *r, struct world *w, int fd, enum seg_class cls, uint64_t room)
-{
-	rec_init(r, w, on_bytes);
-	r->cls = cls;
-	r->room = room;
-	r->bytes = room ? malloc(room) : NULL;
-	loop_recv(w->loop, &r->op, fd, cls);
-}
-
-/* Ends a receive that may be armed. */
-static void end_op(struct world *w, struct rec *r)
-{
-	r->again = false;
-	loop_cancel(w->loop, &r->op);
-	turn_until(w, op_idle(&r->op));
-	free(r->bytes);
-	r->bytes = NULL;
-}
-
-/* --- sockets of the tests' own --- */
-static int listen_on(struct sockaddr_in *at, int backlog)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	socklen_t n = sizeof(*at);
-
-	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	assert_int_equal(bind(fd, (struct sockaddr *)at, sizeof(*at)), 0);
-	assert_int_equal(listen(fd, backlog), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)at, &n), 0);
-	return fd;
-}
-
-/* A TCP connection: sv[0] for the loop (non-blocking), sv[1] for the test (blocking). */
-static void tcp_pair(int sv[2])
-{
-	struct sockaddr_in at;
-	int l = listen_on(&at, 1), flags;
-
-	sv[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(sv[1], (struct sockaddr *)&at, sizeof(at)), 0);
-	flags = fcntl(l, F_GETFL);
-	fcntl(l, F_SETFL, flags & ~O_NONBLOCK);
-	sv[0] = accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	assert_true(sv[0] >= 0);
-	close(l);
-}
-
-static void put(int fd, const void *p, size_t n)
-{
-	assert_int_equal(write(fd, p, n), n);
-}
 
 /* --- accept and connect --- */
 static void accept_many(void **state)
@@ -342,7 +68,8 @@ static void accept_without_descriptors(void **state)
 	struct rlimit was, now;
 	struct sockaddr_in at;
 	struct rec acc;
-	int l = listen_on(&at, 16), c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(c);
+	int l = listen_on(&at, 16), c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    next = dup(c);
 
 	rec_init(&acc, w, on_done);
 	assert_int_equal(connect(c, (struct sockaddr *)&at, sizeof(at)), 0);
@@ -426,7 +153,8 @@ static void echo_small(void **state)
 	assert_memory_equal(in.bytes, "hellohellohello", 15);
 	assert_int_equal(in.n, 3);
 	rec_init(&out, w, on_done);
-	loop_send(w->loop, &out.op, sv[0], &(struct iovec){ .iov_base = (void *)(uintptr_t) "answer", .iov_len = 6 }, 1);
+	loop_send(w->loop, &out.op, sv[0],
+		  &(struct iovec){ .iov_base = (void *)(uintptr_t) "answer", .iov_len = 6 }, 1);
 	assert_int_equal(out.n, 0); /* never inside a submit */
 	turn_until(w, op_idle(&out.op));
 	assert_int_equal(out.res, 6);
@@ -475,7 +203,9 @@ static void send_gathered_on_many(void **state)
 	for (int i = 0; i < LOOP_IOV; i++)
 		iov[i] = (struct iovec){ .iov_base = (void *)(uintptr_t) "x", .iov_len = 1 };
 	for (int i = 0; i < N; i++) {
-		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv[i]), 0);
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv[i]),
+			0);
 		rec_init(&out[i], w, on_done);
 		loop_send(w->loop, &out[i].op, sv[i][0], iov, LOOP_IOV);
 	}
@@ -510,7 +240,8 @@ static void *pump_bytes(void *arg)
 	return NULL;
 }
 
-/* Everything arrives, in order, and no turn brings more than LOOP_RECV_TURN and the seg that crossed it. */
+/* Everything arrives, in order, and no turn brings more than LOOP_RECV_TURN and the seg that
+ * crossed it. */
 static void recv_bulk(struct world *w, enum seg_class cls)
 {
 	struct pump p = { .n = 8u << 20 };
@@ -635,13 +366,15 @@ static void recv_end_and_reset(void **state)
 	}
 }
 
-/* The peer does not read: the send reports what fitted, the next one waits, and goes on when there is room. */
+/* The peer does not read: the send reports what fitted, the next one waits, and goes on when there
+ * is room. */
 static void send_waits_for_room(void **state)
 {
 	struct world *w = the_world(state);
 	size_t n = 8u << 20;
 	uint8_t *bytes = calloc(1, n), *back = malloc(n);
-	struct iovec iov[2] = { { .iov_base = bytes, .iov_len = n / 2 }, { .iov_base = bytes + n / 2, .iov_len = n / 2 } };
+	struct iovec iov[2] = { { .iov_base = bytes, .iov_len = n / 2 },
+				{ .iov_base = bytes + n / 2, .iov_len = n / 2 } };
 	struct rec out;
 	uint64_t sent = 0, got = 0;
 	int sv[2];
@@ -735,7 +468,8 @@ static void send_to_the_gone(void **state)
 }
 
 /* --- memory --- */
-/* The ring (or pool) runs dry while the owner keeps the segs: it hears -ENOBUFS, and nothing is lost. */
+/* The ring (or pool) runs dry while the owner keeps the segs: it hears -ENOBUFS, and nothing is
+ * lost. */
 static void no_memory_for_bytes(void **state)
 {
 	struct world *w = the_world(state);
@@ -783,7 +517,8 @@ static void no_memory_for_bytes(void **state)
 	close(sv[1]);
 }
 
-/* More receives at once than the ring has buffers: all get their bytes, no owner hears of it; some are cancelled while they wait. */
+/* More receives at once than the ring has buffers: all get their bytes, no owner hears of it; some
+ * are cancelled while they wait. */
 static void more_receives_than_buffers(void **state)
 {
 	enum { N = 700 };
@@ -794,7 +529,9 @@ static void more_receives_than_buffers(void **state)
 	uint64_t got;
 
 	for (int i = 0; i < N; i++) {
-		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv[i]), 0);
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv[i]),
+			0);
 		start_recv(&in[i], w, sv[i][0], i & 1 ? SEG_SMALL : SEG_LARGE, 0);
 	}
 	turn(w, 0);
@@ -828,7 +565,8 @@ static void more_receives_than_buffers(void **state)
 }
 
 /* --- close --- */
-/* Close with ops armed: they are done, FIN goes out, and the number's next owner is not disturbed. */
+/* Close with ops armed: they are done, FIN goes out, and the number's next owner is not
+ * disturbed. */
 static void close_with_ops_armed(void **state)
 {
 	struct world *w = the_world(state);
@@ -862,14 +600,16 @@ static void close_with_ops_armed(void **state)
 		tcp_pair(sw);
 		start_recv(&in2, w, sw[0], SEG_SMALL, 16);
 		put(sw[1], "new", 3);
-		turn_until(w, op_idle(&in.op) && op_idle(&out.op) && op_idle(&pol.op) && in2.n_bytes == 3);
+		turn_until(w, op_idle(&in.op) && op_idle(&out.op) && op_idle(&pol.op) &&
+				      in2.n_bytes == 3);
 		assert_true(in.res == -ECANCELED || in.res > 0);
 		assert_int_equal(pol.n, 1);
 		assert_memory_equal(in2.bytes, "new", 3);
 		p.fd = sv[1];
 		turn(w, 0);
 		turn(w, 0);
-		assert_int_equal(poll(&p, 1, 1000), 1); /* FIN, or RST where bytes were left unread */
+		/* FIN, or RST where bytes were left unread */
+		assert_int_equal(poll(&p, 1, 1000), 1);
 		if (!(i & 5))
 			assert_int_equal(read(sv[1], &c, 1), 0);
 		close(sv[1]);
@@ -983,7 +723,8 @@ static void poll_levels(void **state)
 	close(sv[1]);
 }
 
-/* A receive is paused: the bytes wait in the kernel, the poll still hears the abort, and a new receive gets the bytes. */
+/* A receive is paused: the bytes wait in the kernel, the poll still hears the abort, and a new
+ * receive gets the bytes. */
 static void paused_receive(void **state)
 {
 	struct world *w = the_world(state);
@@ -1015,423 +756,7 @@ static void paused_receive(void **state)
 	loop_close(w->loop, sv[0]);
 }
 
-/* --- tasks, alarms, clock --- */
-struct note {
-	struct task task;
-	struct alarm alarm;
-	struct mail mail;
-	struct world *w;
-	struct note *soon, *late, *off;
-	char name;
-};
-
-static char noted[256];
-
-static void note_down(char c)
-{
-	assert_true(in_turn);
-	noted[strlen(noted)] = c;
-}
-
-static void run_note(struct task *t)
-{
-	struct note *n = container_of(t, struct note, task);
-
-	note_down(n->name);
-	if (n->soon)
-		loop_soon(n->w->loop, &n->soon->task);
-	if (n->late)
-		loop_late(n->w->loop, &n->late->task);
-	if (n->off)
-		loop_task_off(n->w->loop, &n->off->task);
-}
-
-static void ring_note(struct alarm *a)
-{
-	note_down(container_of(a, struct note, alarm)->name);
-}
-
-static void open_note(struct loop *loop, struct mail *m)
-{
-	(void)loop;
-	note_down(container_of(m, struct note, mail)->name);
-}
-
-static void notes(struct note *n, struct world *w, const char *names)
-{
-	memset(noted, 0, sizeof(noted));
-	for (; *names; names++, n++) {
-		memset(n, 0, sizeof(*n));
-		n->w = w;
-		n->name = *names;
-		n->mail.open = open_note;
-		task_init(&n->task, run_note);
-		alarm_init(&n->alarm, ring_note);
-	}
-}
-
-static void tasks_in_order(void **state)
-{
-	struct world *w = the_world(state);
-	struct note n[6];
-
-	notes(n, w, "abcdef");
-	n[0].soon = &n[2]; /* a queues c: runs this turn */
-	n[3].late = &n[4]; /* d, late, queues e late: next turn */
-	n[3].soon = &n[5]; /* and f soon: next turn */
-	loop_late(w->loop, &n[3].task);
-	loop_soon(w->loop, &n[0].task);
-	loop_soon(w->loop, &n[1].task);
-	loop_soon(w->loop, &n[0].task); /* queued already */
-	assert_true(task_queued(&n[0].task));
-	turn(w, 10000); /* does not sleep */
-	assert_string_equal(noted, "abcd");
-	assert_false(task_queued(&n[0].task));
-	turn(w, 10000);
-	assert_string_equal(noted, "abcdfe");
-	assert_int_equal(turn(w, 0), 0);
-}
-
-static void tasks_taken_off(void **state)
-{
-	struct world *w = the_world(state);
-	struct note n[4];
-
-	for (int out = 0; out < 4; out++) {
-		char want[5] = "abcd";
-
-		notes(n, w, "abcd");
-		for (int i = 0; i < 4; i++)
-			loop_soon(w->loop, &n[i].task);
-		loop_task_off(w->loop, &n[out].task);
-		loop_task_off(w->loop, &n[out].task);
-		assert_false(task_queued(&n[out].task));
-		memmove(want + out, want + out + 1, 4 - (size_t)out);
-		turn(w, 0);
-		assert_string_equal(noted, want);
-	}
-	notes(n, w, "abcd"); /* the last of the late ones, taken off by the first */
-	n[0].off = &n[2];
-	n[0].late = &n[3];
-	for (int i = 0; i < 3; i++)
-		loop_late(w->loop, &n[i].task);
-	turn(w, 0);
-	turn(w, 0);
-	assert_string_equal(noted, "abd");
-}
-
-static void alarms_ring(void **state)
-{
-	struct world *w = the_world(state);
-	struct note n[3];
-	uint64_t t0, t;
-
-	notes(n, w, "abc");
-	turn(w, 0);
-	t0 = loop_now_us(w->loop);
-	loop_alarm(w->loop, &n[0].alarm, 20);
-	loop_alarm(w->loop, &n[1].alarm, 10);
-	loop_alarm(w->loop, &n[2].alarm, 5);
-	loop_alarm_off(&n[2].alarm);
-	for (int i = 0; i < 100 && strlen(noted) < 2; i++)
-		turn(w, 60000); /* wakes for the alarm */
-	t = loop_now_us(w->loop);
-	assert_string_equal(noted, "ba");
-	assert_true(t - t0 >= 20000);
-	assert_true(t - t0 < 10000000);
-}
-
-static void turn_order(void **state)
-{
-	struct world *w = the_world(state);
-	struct note n[4];
-	struct rec in;
-	int sv[2];
-
-	notes(n, w, "mast");
-	tcp_pair(sv);
-	put(sv[1], "x", 1);
-	start_recv(&in, w, sv[0], SEG_SMALL, 0);
-	assert_true(loop_post(w->loop, &n[0].mail));
-	loop_alarm(w->loop, &n[1].alarm, 0);
-	loop_soon(w->loop, &n[2].task);
-	loop_late(w->loop, &n[3].task);
-	for (uint64_t until = loop_now_us(w->loop) + 2000; loop_now_us(w->loop) < until;) { /* the alarm is due */
-		struct timespec ts = { .tv_nsec = 3000000 };
-
-		nanosleep(&ts, NULL);
-		turn(w, 0);
-	}
-	assert_string_equal(noted, "mast");
-	turn_until(w, in.n_bytes == 1);
-	end_op(w, &in);
-	loop_close(w->loop, sv[0]);
-	close(sv[1]);
-}
-
-static void clocks_and_randomness(void **state)
-{
-	struct world *w = the_world(state);
-	uint8_t a[300], b[300];
-	struct str d;
-	struct tm tm;
-	char want[64];
-	time_t s;
-
-	turn(w, 0);
-	assert_true(llabs(loop_wall_us(w->loop) / 1000000 - (int64_t)time(NULL)) <= 1);
-	assert_int_equal(loop_now_ms(w->loop), loop_now_us(w->loop) / 1000);
-	s = (time_t)(loop_wall_us(w->loop) / 1000000);
-	strftime(want, sizeof(want), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&s, &tm));
-	d = loop_http_date(w->loop);
-	assert_int_equal(d.n, 29);
-	assert_memory_equal(d.p, want, 29);
-	loop_random(w->loop, a, sizeof(a));
-	loop_random(w->loop, b, sizeof(b));
-	assert_memory_not_equal(a, b, sizeof(a));
-}
-
-/* --- mail --- */
-#define MAILS 20000
-#define POSTERS 4
-struct letter {
-	struct mail mail;
-	int from, nr;
-};
-
-static struct letter letters[POSTERS][MAILS];
-static int last_nr[POSTERS], n_opened;
-static struct loop *letter_loop;
-static sem_t answered;
-
-static void open_letter(struct loop *loop, struct mail *m)
-{
-	struct letter *l = container_of(m, struct letter, mail);
-
-	assert_ptr_equal(loop, letter_loop);
-	assert_int_equal(l->nr, last_nr[l->from] + 1); /* in order, none twice */
-	last_nr[l->from] = l->nr;
-	n_opened++;
-	if (l->nr % 16 == 0)
-		sem_post(&answered);
-}
-
-static void *post_letters(void *arg)
-{
-	struct letter *l = arg;
-
-	for (int i = 0; i < MAILS; i++) {
-		if (!loop_post(letter_loop, &l[i].mail))
-			return (void *)1;
-		if ((i + 1) % 16 == 0) /* now and then the loop falls asleep */
-			sem_wait(&answered);
-	}
-	return NULL;
-}
-
-static void mail_from_threads(void **state)
-{
-	struct world *w = the_world(state);
-	pthread_t t[POSTERS];
-
-	sem_init(&answered, 0, 0);
-	letter_loop = w->loop;
-	n_opened = 0;
-	for (int k = 0; k < POSTERS; k++) {
-		last_nr[k] = 0;
-		for (int i = 0; i < MAILS; i++)
-			letters[k][i] = (struct letter){ .mail.open = open_letter, .from = k, .nr = i + 1 };
-	}
-	for (int k = 0; k < POSTERS; k++)
-		assert_int_equal(pthread_create(&t[k], NULL, post_letters, letters[k]), 0);
-	while (n_opened < POSTERS * MAILS)
-		turn(w, 600000); /* a lost wake would hang here until the suite's timeout */
-	for (int k = 0; k < POSTERS; k++) {
-		void *rc;
-
-		pthread_join(t[k], &rc);
-		assert_null(rc);
-	}
-	sem_destroy(&answered);
-}
-
-static void mail_is_opened_at_the_end(void **state)
-{
-	struct world *w = the_world(state);
-	struct note n[2];
-
-	notes(n, w, "ab");
-	assert_true(loop_post(w->loop, &n[0].mail));
-	assert_true(loop_post(w->loop, &n[1].mail));
-	in_turn = true;
-	loop_free(&w->loop);
-	in_turn = false;
-	assert_string_equal(noted, "ab");
-}
-
-/* --- faults --- */
-static void fault_nth_send(void **state)
-{
-	struct world *w = the_world(state);
-	static const struct fault_rule rule = { .kind = OP_SEND, .nth = 2, .res = -ECONNRESET };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t) "abc", .iov_len = 3 };
-	struct rec out;
-	int sv[2];
-
-	with_rules(w, &rule, 1);
-	tcp_pair(sv);
-	rec_init(&out, w, on_done);
-	for (int i = 1; i <= 3; i++) {
-		loop_send(w->loop, &out.op, sv[0], &iov, 1);
-		turn_until(w, op_idle(&out.op));
-		assert_int_equal(out.res, i == 2 ? -ECONNRESET : 3);
-	}
-	assert_int_equal(fault_seen(w->loop, OP_SEND), 3);
-	assert_int_equal(fault_hits(w->loop), 1);
-	loop_close(w->loop, sv[0]);
-	close(sv[1]);
-}
-
-static void fault_storm_short_late(void **state)
-{
-	struct world *w = the_world(state);
-	static const struct fault_rule rules[] = {
-		{ .kind = OP_RECV, .nth = 1, .times = 5, .res = -ENOBUFS },
-		{ .kind = OP_SEND, .nth = 1, .times = 100, .send_max = 4, .delay = 3 },
-		{ .kind = FAULT_SOCKET, .nth = 2, .res = -EMFILE },
-		{ .kind = OP_POLL, .nth = 1, .delay = 1000 },
-	};
-	struct iovec iov[2] = { { .iov_base = (void *)(uintptr_t) "abc", .iov_len = 3 },
-				{ .iov_base = (void *)(uintptr_t) "def", .iov_len = 3 } };
-	struct rec in, out, pol;
-	char c[8];
-	int sv[2], fd, turns = 0;
-
-	with_rules(w, rules, 4);
-	tcp_pair(sv);
-	start_recv(&in, w, sv[0], SEG_SMALL, 16);
-	for (int i = 0; i < 5; i++) {
-		turn_until(w, op_idle(&in.op));
-		assert_int_equal(in.res, -ENOBUFS);
-		loop_recv(w->loop, &in.op, sv[0], SEG_SMALL);
-	}
-	put(sv[1], "x", 1);
-	turn_until(w, in.n_bytes == 1);
-	rec_init(&out, w, on_done);
-	loop_send(w->loop, &out.op, sv[0], iov, 2);
-	for (; !op_idle(&out.op); turns++)
-		turn(w, 60000); /* never sleeps over a held op */
-	assert_true(turns >= 3);
-	assert_int_equal(out.res, 4);
-	assert_int_equal(read(sv[1], c, sizeof(c)), 4);
-	assert_memory_equal(c, "abcd", 4);
-	fd = loop_socket(w->loop, AF_INET, SOCK_STREAM);
-	assert_true(fd >= 0);
-	loop_close(w->loop, fd);
-	assert_int_equal(loop_socket(w->loop, AF_INET, SOCK_STREAM), -EMFILE);
-	rec_init(&pol, w, on_done);
-	loop_poll(w->loop, &pol.op, sv[0], POLLOUT);
-	turn(w, 0);
-	assert_int_equal(pol.op.state, OP_ARMED);
-	loop_cancel(w->loop, &pol.op); /* while it is held */
-	turn_until(w, op_idle(&pol.op));
-	assert_int_equal(pol.res, -ECANCELED);
-	end_op(w, &in);
-	loop_close(w->loop, sv[0]);
-	close(sv[1]);
-}
-
-/* --- start-up, without a world --- */
-static rlim_t memlock;
-
-/* In a child whose locked memory is limited, as a user that the limit holds for. */
-static void in_child(int (*body)(void))
-{
-	pid_t pid = fork();
-	int st;
-
-	if (pid == 0) {
-		struct rlimit r = { .rlim_cur = memlock, .rlim_max = memlock };
-
-		if (setrlimit(RLIMIT_MEMLOCK, &r) || (geteuid() == 0 && setuid(65533)))
-			_exit(99);
-		_exit(body());
-	}
-	assert_int_equal(waitpid(pid, &st, 0), pid);
-	assert_true(WIFEXITED(st));
-	assert_int_equal(WEXITSTATUS(st), 0);
-}
-
-static int auto_falls_back(void)
-{
-	struct budget budget = { .max = UINT64_MAX };
-	struct loop_params par = { .io = LOOP_AUTO, .budget = &budget };
-	char why[128];
-	struct loop *loop = loop_new(&par, why);
-	int rc = !loop || strcmp(loop_io_name(loop), "epoll") || strncmp(why, "epoll: io_uring_setup: ", 23);
-
-	loop_free(&loop);
-	par.io = LOOP_URING;
-	loop = loop_new(&par, why);
-	return rc ? 1 : loop ? 2 : strncmp(why, "io_uring_setup: ", 16) ? 3 : 0;
-}
-
-static void falls_back_to_epoll(void **state)
-{
-	(void)state;
-	if (!uring_works())
-		skip();
-	memlock = 0;
-	in_child(auto_falls_back);
-}
-
-/* 1,500 polls that are ready at once, through a ring of 256 entries and a completion queue of a few hundred: it overflows. */
-static int small_ring(void)
-{
-	enum { N = 1500 };
-	static struct rec pol[N];
-	struct world w = { .conf = &configs[0], .budget.max = UINT64_MAX };
-	static int fd[N];
-	int p[2];
-
-	w.loop = make_loop(&w);
-	if (!w.loop || strstr(w.why, "ring 2048"))
-		return 2;
-	if (pipe2(p, O_NONBLOCK))
-		return 3;
-	for (int i = 0; i < N; i++) {
-		rec_init(&pol[i], &w, on_done);
-		fd[i] = dup(p[1]);
-		if (fd[i] < 0)
-			return 4;
-		loop_poll(w.loop, &pol[i].op, fd[i], POLLOUT);
-	}
-	for (int i = 0; i < N; i++) {
-		for (int k = 0; k < 1000 && !op_idle(&pol[i].op); k++)
-			turn(&w, 5);
-		if (!op_idle(&pol[i].op) || pol[i].res != POLLOUT || pol[i].n != 1)
-			return 5;
-		loop_close(w.loop, fd[i]);
-	}
-	loop_free(&w.loop);
-	return 0;
-}
-
-static void small_ring_overflows(void **state)
-{
-	(void)state;
-	if (!uring_works())
-		skip();
-	memlock = 64 * 1024;
-	in_child(small_ring);
-}
-
-/* --- the table --- */
-#define ROW(f) { #f, f }
-static const struct {
-	const char *name;
-	CMUnitTestFunction fn;
-} rows[] = {
+static const struct row rows[] = {
 	ROW(accept_many),
 	ROW(accept_shared_is_single),
 	ROW(accept_without_descriptors),
@@ -1456,33 +781,9 @@ static const struct {
 	ROW(shutdown_at_once),
 	ROW(poll_levels),
 	ROW(paused_receive),
-	ROW(tasks_in_order),
-	ROW(tasks_taken_off),
-	ROW(alarms_ring),
-	ROW(turn_order),
-	ROW(clocks_and_randomness),
-	ROW(mail_from_threads),
-	ROW(mail_is_opened_at_the_end),
-	ROW(fault_nth_send),
-	ROW(fault_storm_short_late),
 };
-
-#define N_TESTS (ARRAY_LEN(rows) * ARRAY_LEN(configs) + 2)
 
 int main(void)
 {
-	static struct CMUnitTest tests[N_TESTS];
-	static char names[N_TESTS][80];
-	size_t n = 0;
-
-	for (size_t c = 0; c < ARRAY_LEN(configs); c++) {
-		for (size_t i = 0; i < ARRAY_LEN(rows); i++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s: %s", configs[c].name, rows[i].name);
-			tests[n] = (struct CMUnitTest){ names[n], rows[i].fn, setup, teardown,
-							(void *)(uintptr_t)&configs[c] };
-		}
-	}
-	tests[n++] = (struct CMUnitTest){ .name = "falls_back_to_epoll", .test_func = falls_back_to_epoll };
-	tests[n++] = (struct CMUnitTest){ .name = "small_ring_overflows", .test_func = small_ring_overflows };
-	return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
+	return run_rows("loop", rows, ARRAY_LEN(rows), NULL, 0);
 }
