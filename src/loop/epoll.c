@@ -1,15 +1,17 @@
 /* epoll.c -- the loop on epoll, for kernels and containers that refuse io_uring.
  *
- * Every descriptor is registered once, edge-triggered, for reading, writing and the peer's end; what is known of it is kept in
- * its slot's bits, so that no system call asks twice:
+ * Every descriptor is registered once, edge-triggered, for reading, writing and the peer's end;
+ * what is known of it is kept in its slot's bits, so that no system call asks twice:
  *
  *   IN      an edge said readable, and no read has come up short since
- *   RDHUP   the peer has ended (or an error stands): a short read does not mean drained, the end is still to be read
+ *   RDHUP   the peer has ended (or an error stands): a short read does not mean drained, the end is
+ *           still to be read
  *   FULL    a write met EAGAIN, and no edge said writable since
  *
- * A send is tried inside the submit and its result deferred to this turn's flush; a connect or a send that has to wait sits in its
- * slot until the edge.  A receive reads until a short read or the turn's budget, then it goes on in the next turn (ready list).
- * Closing drops the registration with the descriptor, except where another process holds the same open file (listeners). */
+ * A send is tried inside the submit and its result deferred to this turn's flush; a connect or a
+ * send that has to wait sits in its slot until the edge.  A receive reads until a short read or the
+ * turn's budget, then it goes on in the next turn (ready list).  Closing drops the registration
+ * with the descriptor, except where another process holds the same open file (listeners). */
 #include "loop/priv.h"
 
 #include <limits.h>
@@ -28,8 +30,9 @@ enum { OPF_READY = OPF_BACK, OPF_SHARED = OPF_BACK << 1 };
 struct epoll {
 	int fd;
 	int n_events;
-	struct list ready; /* of op.back.node: reads and accepts that have work without a new edge */
-	struct slab iovs;  /* copies of iovec arrays while a send waits */
+	/* of op.back.node: reads and accepts that have work without a new edge */
+	struct list ready;
+	struct slab iovs; /* copies of iovec arrays while a send waits */
 	struct epoll_event events[EVENTS_TURN];
 };
 
@@ -53,10 +56,12 @@ static bool join(struct loop *loop, struct op *op, uint32_t events)
 	return true;
 }
 
-/* Registers the descriptor if it is not yet; the kernel then reports at once what already holds.  False: the op was deferred. */
+/* Registers the descriptor if it is not yet; the kernel then reports at once what already holds.
+ * False: the op was deferred. */
 static inline bool watch(struct loop *loop, struct op *op)
 {
-	return (slot_of(loop, op->fd)->bits & EB_REGISTERED) || join(loop, op, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+	return (slot_of(loop, op->fd)->bits & EB_REGISTERED) ||
+	       join(loop, op, EPOLLIN | EPOLLOUT | EPOLLRDHUP);
 }
 
 static void make_ready(struct loop *loop, struct op *op)
@@ -149,7 +154,8 @@ static void recv_ended(struct loop *loop, struct op *op, struct seg *seg, ssize_
 static void pump_recv(struct loop *loop, struct op *op)
 {
 	struct seg_pool *pool = &loop->segs[op->seg_class];
-	uint32_t left = LOOP_RECV_TURN / pool->cap * pool->cap; /* whole segs, as io_uring's limit */
+	/* whole segs, as io_uring's limit */
+	uint32_t left = LOOP_RECV_TURN / pool->cap * pool->cap;
 
 	for (;;) {
 		struct fd_slot *slot = slot_of(loop, op->fd);
@@ -189,13 +195,23 @@ static void pump_recv(struct loop *loop, struct op *op)
 }
 
 /* --- send --- */
-static ssize_t send_now(int fd, const struct iovec *iov, unsigned n)
+static ssize_t send_one(int fd, const void *p, size_t n)
+{
+	ssize_t r;
+
+	do
+		r = send(fd, p, n, MSG_NOSIGNAL);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : r;
+}
+
+static ssize_t send_many(int fd, const struct iovec *iov, unsigned n)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n };
 	ssize_t r;
 
 	do
-		r = n == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL) : sendmsg(fd, &msg, MSG_NOSIGNAL);
+		r = sendmsg(fd, &msg, MSG_NOSIGNAL);
 	while (r < 0 && errno == EINTR);
 	return r < 0 ? -errno : r;
 }
@@ -231,7 +247,8 @@ static void epoll_send(struct loop *loop, struct op *op, const struct iovec *iov
 	struct fd_slot *slot = slot_of(loop, op->fd);
 
 	if (!(slot->bits & EB_FULL)) {
-		ssize_t r = send_now(op->fd, iov, n);
+		ssize_t r = n == 1 ? send_one(op->fd, iov->iov_base, iov->iov_len)
+				   : send_many(op->fd, iov, n);
 
 		if (r != -EAGAIN) {
 			loop_defer(loop, op, (int32_t)r);
@@ -247,8 +264,9 @@ static void epoll_send(struct loop *loop, struct op *op, const struct iovec *iov
 
 static void pump_send(struct loop *loop, struct op *op)
 {
-	struct iovec one = { .iov_base = (void *)(uintptr_t)op->back.out.p, .iov_len = op->back_n };
-	ssize_t r = op->back.out.iov ? send_now(op->fd, op->back.out.iov, op->back_n) : send_now(op->fd, &one, 1);
+	struct iovec *iov = op->back.out.iov;
+	ssize_t r = iov ? send_many(op->fd, iov, op->back_n)
+			: send_one(op->fd, op->back.out.p, op->back_n);
 
 	if (r == -EAGAIN) {
 		slot_of(loop, op->fd)->bits |= EB_FULL;
@@ -314,7 +332,8 @@ static inline bool stale(const struct loop *loop, const struct epoll_event *ev)
 	return loop->slots[(uint32_t)ev->data.u64].gen != (uint32_t)(ev->data.u64 >> 32);
 }
 
-/* The op of this column, if the back end has it to work on: not when its end is on the way already. */
+/* The op of this column, if the back end has it to work on: not when its end is on the way
+ * already. */
 static inline struct op *live_op(struct loop *loop, uint32_t fd, enum slot_col col)
 {
 	struct op *op = loop->slots[fd].op[col];

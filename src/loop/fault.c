@@ -1,7 +1,8 @@
-/* fault.c -- see fault.h.  io_uring makes no system call that a test could intercept: so faults are put in here, between the front and
- * the back end, and do the same to every back end.
+/* fault.c -- see fault.h.  io_uring makes no system call that a test could intercept: so faults are
+ * put in here, between the front and the back end, and do the same to every back end.
  *
- * A delayed op is held: its arguments are copied, and it goes on to the back end when its turns have passed. */
+ * A delayed op is held: its arguments are copied, and it goes on to the back end when its turns
+ * have passed. */
 #include "loop/fault.h"
 
 #include "loop/priv.h"
@@ -39,7 +40,8 @@ static const struct fault_rule *meet(struct loop *loop, uint8_t kind)
 		const struct fault_rule *r = &f->plan->rules[i];
 		uint32_t at = f->seen[r->kind];
 
-		if ((r->kind != FAULT_ANY && r->kind != kind) || at < r->nth || at - r->nth >= (r->times ? r->times : 1))
+		if ((r->kind != FAULT_ANY && r->kind != kind) || at < r->nth ||
+		    at - r->nth >= (r->times ? r->times : 1))
 			continue;
 		f->hits++;
 		return r;
@@ -47,7 +49,8 @@ static const struct fault_rule *meet(struct loop *loop, uint8_t kind)
 	return NULL;
 }
 
-/* True: the rule has dealt with the op.  *held: its arguments are to be kept there; NULL: they go on. */
+/* True: the rule has dealt with the op.  *held: its arguments are to be kept there; NULL: they go
+ * on. */
 static bool apply(struct loop *loop, struct op *op, const struct fault_rule *r, struct held **held)
 {
 	struct fault *f = loop->fault;

@@ -1,7 +1,9 @@
-/* fault.h -- a decorator of any back end: ops fail, come late or send short, as a plan says.  Tests only.
+/* fault.h -- a decorator of any back end: ops fail, come late or send short, as a plan says.  Tests
+ * only.
  *
- * Ops are counted per kind from 1, as they are submitted.  The rules are looked through in order, and the first that fits an op is
- * applied to it.  The loop's own wake-up poll is not counted and never fails. */
+ * Ops are counted per kind from 1, as they are submitted.  The rules are looked through in order,
+ * and the first that fits an op is applied to it.  The loop's own wake-up poll is not counted and
+ * never fails. */
 #ifndef LOOP_FAULT_H
 #define LOOP_FAULT_H
 
@@ -10,12 +12,12 @@
 enum fault_kind { FAULT_ANY = 0, FAULT_SOCKET = OP_POLL + 1, FAULT_KINDS }; /* and enum op_kind */
 
 struct fault_rule {
-	uint8_t kind;       /* enum op_kind or fault_kind */
-	uint32_t nth;       /* the first that is meant; FAULT_ANY counts over all kinds */
-	uint32_t times;     /* how many in a row from there on: a storm; 0: one */
-	int32_t res;        /* < 0: it finishes with this and the back end never sees it */
-	uint32_t delay;     /* else: so many turns pass before the back end gets it */
-	uint32_t send_max;  /* SEND: so many bytes at most are handed on; 0: all */
+	uint8_t kind;      /* enum op_kind or fault_kind */
+	uint32_t nth;      /* the first that is meant; FAULT_ANY counts over all kinds */
+	uint32_t times;    /* how many in a row from there on: a storm; 0: one */
+	int32_t res;       /* < 0: it finishes with this and the back end never sees it */
+	uint32_t delay;    /* else: so many turns pass before the back end gets it */
+	uint32_t send_max; /* SEND: so many bytes at most are handed on; 0: all */
 };
 
 #define FAULT_RULES 8
@@ -25,9 +27,11 @@ struct fault_plan {
 	struct fault_rule rules[FAULT_RULES];
 };
 
-int fault_open(struct loop *loop, const struct fault_plan *plan); /* borrows the plan; 0 or -ENOMEM */
-void fault_close(struct loop *loop);                              /* no-op without a plan */
-uint32_t fault_seen(const struct loop *loop, uint8_t kind);       /* ops of this kind so far; FAULT_ANY: all */
-uint32_t fault_hits(const struct loop *loop);                     /* rules applied so far */
+/* borrows the plan; 0 or -ENOMEM */
+int fault_open(struct loop *loop, const struct fault_plan *plan);
+void fault_close(struct loop *loop); /* no-op without a plan */
+/* ops of this kind so far; FAULT_ANY: all */
+uint32_t fault_seen(const struct loop *loop, uint8_t kind);
+uint32_t fault_hits(const struct loop *loop); /* rules applied so far */
 
 #endif

@@ -1,7 +1,9 @@
-/* loop.c -- the front of the loop: books every op, keeps the clock, the wheel, the run queue and the shard's pools, and turns.
+/* loop.c -- the front of the loop: books every op, keeps the clock, the wheel, the run queue and
+ * the shard's pools, and turns.
  *
- * Nothing here knows how the kernel is asked: that is the back end's (priv.h).  The order of a turn is priv.h's picture, and
- * loop_turn() is that picture in code.  Every stage is bounded: alarms and tasks by number, ops by the back end. */
+ * Nothing here knows how the kernel is asked: that is the back end's (priv.h).  The order of a turn
+ * is priv.h's picture, and loop_turn() is that picture in code.  Every stage is bounded: alarms and
+ * tasks by number, ops by the back end. */
 #include "loop/priv.h"
 
 #include "base/out.h"
@@ -18,8 +20,9 @@ extern const struct loop_backend loop_sim __attribute__((weak));
 
 #define SLOTS_FIRST 256u
 #define ALARMS_TURN 1024u
-#define TASKS_TURN 8192u
-#define WALL_EVERY_US 100000u /* how often the wall clock is asked where it stands against the monotonic one */
+#define TASKS_TURN  8192u
+/* how often the wall clock is asked where it stands against the monotonic one */
+#define WALL_EVERY_US 100000u
 
 /* --- real clocks, randomness, plain socket calls: both real back ends use them --- */
 static uint64_t clock_us(clockid_t id)
@@ -57,7 +60,8 @@ void loop_real_random(struct loop *loop, void *p, size_t n)
 		}
 		loop->n_random -= (uint32_t)take;
 		memcpy(to, loop->random + loop->n_random, take);
-		memset(loop->random + loop->n_random, 0, take); /* never given twice, never found in a dump */
+		/* never given twice, never found in a dump */
+		memset(loop->random + loop->n_random, 0, take);
 		to += take;
 		n -= take;
 	}
@@ -136,9 +140,37 @@ static void close_pools(struct loop *loop)
 	seg_pool_close(&loop->segs[SEG_SMALL]);
 }
 
+/* Everything that needs the back end. */
+static int open_rest(struct loop *loop, const struct loop_params *par, char why[static 128])
+{
+	int rc = -ENOMEM;
+
+	snprintf(why, 128, "out of memory");
+	if (par->fault && fault_open(loop, par->fault))
+		return rc;
+	loop->wall_read_us = -(uint64_t)WALL_EVERY_US;
+	read_clock(loop);
+	loop->wheel = wheel_new(loop->now_us / 1000);
+	if (!loop->wheel)
+		goto fail_fault;
+	rc = mail_open(loop);
+	if (rc) {
+		snprintf(why, 128, "eventfd: %s", strerror(-rc));
+		goto fail_wheel;
+	}
+	return 0;
+
+fail_wheel:
+	wheel_free(&loop->wheel);
+fail_fault:
+	fault_close(loop);
+	return rc;
+}
+
 struct loop *loop_new(const struct loop_params *par, char why[static 128])
 {
 	struct loop *loop = calloc(1, sizeof(*loop));
+	char failed[128];
 
 	snprintf(why, 128, "out of memory");
 	if (!loop)
@@ -152,32 +184,15 @@ struct loop *loop_new(const struct loop_params *par, char why[static 128])
 	init_pools(loop);
 	loop->n_slots = SLOTS_FIRST;
 	loop->slots = calloc(loop->n_slots, sizeof(*loop->slots));
-	if (!loop->slots)
+	if (!loop->slots || open_backend(loop, par, why))
 		goto fail_slots;
-	if (open_backend(loop, par, why))
-		goto fail_slots;
-	if (par->fault && fault_open(loop, par->fault)) {
-		snprintf(why, 128, "out of memory");
-		goto fail_fault;
-	}
-	loop->wall_read_us = -(uint64_t)WALL_EVERY_US;
-	read_clock(loop);
-	loop->wheel = wheel_new(loop->now_us / 1000);
-	if (!loop->wheel) {
-		snprintf(why, 128, "out of memory");
-		goto fail_wheel;
-	}
-	if (mail_open(loop)) {
-		snprintf(why, 128, "eventfd: %s", strerror(errno));
-		goto fail_mail;
+	if (open_rest(loop, par, failed)) {
+		memcpy(why, failed, sizeof(failed));
+		goto fail_backend;
 	}
 	return loop;
 
-fail_mail:
-	wheel_free(&loop->wheel);
-fail_wheel:
-	fault_close(loop);
-fail_fault:
+fail_backend:
 	loop->real_be->close(loop);
 fail_slots:
 	free(loop->slots);
@@ -487,8 +502,8 @@ static unsigned run_soon(struct loop *loop)
 	return n;
 }
 
-/* Each that is queued now runs once; those that they queue run at the end of the next turn.  A fence marks the border, since any
- * task behind it may be taken off meanwhile. */
+/* Each that is queued now runs once; those that they queue run at the end of the next turn.  A
+ * fence marks the border, since any task behind it may be taken off meanwhile. */
 static void run_fence(struct task *t)
 {
 	(void)t;
@@ -516,8 +531,9 @@ static uint64_t wait_us(const struct loop *loop, uint32_t wait_ms_max)
 	uint64_t us;
 	uint32_t ms;
 
-	if (wait_ms_max == 0 || loop->soon.head || loop->late.head || !list_empty(&loop->deferred) ||
-	    mail_waiting(loop) || (loop->be->busy && loop->be->busy(loop)))
+	if (wait_ms_max == 0 || loop->soon.head || loop->late.head ||
+	    !list_empty(&loop->deferred) || mail_waiting(loop) ||
+	    (loop->be->busy && loop->be->busy(loop)))
 		return 0;
 	us = (uint64_t)wait_ms_max * 1000;
 	ms = wheel_wait_ms(loop->wheel, loop->now_us / 1000);
@@ -588,12 +604,15 @@ static void dump_op(int fd, const struct op *op)
 	static const char *const kinds[] = { "none", "accept", "connect", "recv", "send", "poll" };
 
 	if (op)
-		dprintf(fd, " %s%s", kinds[op->kind], op->state == OP_CANCELLING ? "(cancelling)" : "");
+		dprintf(fd, " %s%s", kinds[op->kind],
+			op->state == OP_CANCELLING ? "(cancelling)" : "");
 }
 
 void loop_dump(const struct loop *loop, int fd)
 {
-	dprintf(fd, "loop %u %s: turn %llu, now %llu us, %u ops armed, segs live %llu small %llu large\n",
+	dprintf(fd,
+		"loop %u %s: turn %llu, now %llu us, %u ops armed, "
+		"segs live %llu small %llu large\n",
 		loop->shard, loop->real_be->name, (unsigned long long)loop_turns(loop),
 		(unsigned long long)loop->now_us, loop->n_armed,
 		(unsigned long long)loop->segs[SEG_SMALL].slab.n_live,

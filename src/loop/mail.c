@@ -1,10 +1,13 @@
-/* mail.c -- work for another shard's loop: a stack that any thread pushes on and the owner takes whole, oldest first.
+/* mail.c -- work for another shard's loop: a stack that any thread pushes on and the owner takes
+ * whole, oldest first.
  *
- * The poster that finds the box empty writes the eventfd, all others only push: the one that wrote, or is about to, wakes the loop
- * for them.  The loop reads the eventfd before it empties the box (reap comes before mail in a turn), so what is posted between the
- * two is delivered, and what is posted after finds the box empty and writes again.  No wake is lost; a spurious one costs a turn.
+ * The poster that finds the box empty writes the eventfd, all others only push: the one that wrote,
+ * or is about to, wakes the loop for them.  The loop reads the eventfd before it empties the box
+ * (reap comes before mail in a turn), so what is posted between the two is delivered, and what is
+ * posted after finds the box empty and writes again.  No wake is lost; a spurious one costs a turn.
  *
- * Who frees a loop has seen to it that no other thread still posts (shards are joined first); what had been posted is opened. */
+ * Who frees a loop has seen to it that no other thread still posts (shards are joined first); what
+ * had been posted is opened. */
 #include "loop/priv.h"
 
 #include <poll.h>
@@ -54,8 +57,8 @@ bool loop_post(struct loop *loop, struct mail *m)
 		if (old == MAIL_SHUT)
 			return false;
 		atomic_store_explicit(&m->next, old, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&loop->box.head, &old, m, memory_order_release,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&loop->box.head, &old, m, memory_order_release, memory_order_relaxed));
 	/* EAGAIN: the counter is full, so the loop is awake already. */
 	if (!old && loop->box.wake_fd >= 0 && write(loop->box.wake_fd, &one, sizeof(one)) < 0)
 		must(errno == EAGAIN);
@@ -93,7 +96,8 @@ unsigned mail_deliver(struct loop *loop)
 {
 	if (!mail_waiting(loop))
 		return 0;
-	return open_all(loop, atomic_exchange_explicit(&loop->box.head, NULL, memory_order_acquire));
+	return open_all(loop,
+			atomic_exchange_explicit(&loop->box.head, NULL, memory_order_acquire));
 }
 
 void mail_close(struct loop *loop)

@@ -1,19 +1,24 @@
-/* priv.h -- what the files of loop/ share: the loop itself, the back end's table, and how an op comes to its end.
+/* priv.h -- what the files of loop/ share: the loop itself, the back end's table, and how an op
+ * comes to its end.
  *
- * loop.c is the front: it checks and books every op, then hands it to one back end (uring.c, epoll.c, sim.c; fault.c stands before
- * another one).  A turn:
+ * loop.c is the front: it checks and books every op, then hands it to one back end (uring.c,
+ * epoll.c, sim.c; fault.c stands before another one).  A turn:
  *
  *     wait    the back end submits what is queued and sleeps, not at all if the front has work left
  *     clock   one reading
  *     reap    ops that the front deferred, then what the back end brings: done()
  *     mail, alarms, tasks, late tasks
- *     flush   the back end reports what it finished inside submits (epoll: sends), so that the next wait may sleep
+ *     flush   the back end reports what it finished inside submits (epoll: sends), so that the next
+ *             wait may sleep
  *
- *   slot     one row per descriptor: the op that reads (accept, recv), the op that writes (connect, send), the poll
- *   defer    an op whose result is known inside a submit waits here for the next reap: done() never runs inside a submit
+ *   slot     one row per descriptor: the op that reads (accept, recv), the op that writes (connect,
+ *            send), the poll
+ *   defer    an op whose result is known inside a submit waits here for the next reap: done() never
+ *            runs inside a submit
  *
- * A back end ends every op that it was given by exactly one loop_finish(); a multishot op may loop_report() before.  After either,
- * everything may have changed: the op freed, the descriptor closed, its number reused. */
+ * A back end ends every op that it was given by exactly one loop_finish(); a multishot op may
+ * loop_report() before.  After either, everything may have changed: the op freed, the descriptor
+ * closed, its number reused. */
 #ifndef LOOP_PRIV_H
 #define LOOP_PRIV_H
 
@@ -36,7 +41,8 @@ struct loop_backend {
 	int (*sockopt)(struct loop *, int fd, int level, int name, const void *val, socklen_t n);
 	int (*sockname)(struct loop *, int fd, bool peer, struct sockaddr *, socklen_t *);
 	int (*shutdown)(struct loop *, int fd, int how);
-	/* Takes fd.  The fd's armed ops have had their cancel() and have left the slot; the slot is reset after this. */
+	/* Takes fd.  The fd's armed ops have had their cancel() and have left the slot; the slot is
+	 * reset after this. */
 	void (*close_fd)(struct loop *, int fd);
 
 	/* The front has filled op (kind, fd, seg_class, state OP_ARMED) and the slot. */
@@ -50,9 +56,10 @@ struct loop_backend {
 
 	void (*wait)(struct loop *, uint64_t wait_us); /* submits; 0: does not sleep */
 	void (*clock)(struct loop *, uint64_t *mono_us, int64_t *wall_us);
-	unsigned (*reap)(struct loop *); /* done() of what completed, bounded; returns how many */
+	unsigned (*reap)(struct loop *);  /* done() of what completed, bounded; returns how many */
 	unsigned (*flush)(struct loop *); /* may be NULL */
-	bool (*busy)(const struct loop *); /* work is left that the next wait must not sleep over; may be NULL */
+	/* work is left that the next wait must not sleep over; may be NULL */
+	bool (*busy)(const struct loop *);
 	void (*random)(struct loop *, void *, size_t);
 	void (*dump)(const struct loop *, int fd); /* may be NULL */
 };
@@ -62,7 +69,8 @@ extern const struct loop_backend loop_uring, loop_epoll, loop_sim, loop_fault;
 /* The column of the slot that an op of this kind sits in. */
 enum slot_col { COL_IN, COL_OUT, COL_POLL, COLS };
 static const uint8_t loop_col[] = {
-	[OP_ACCEPT] = COL_IN, [OP_RECV] = COL_IN, [OP_CONNECT] = COL_OUT, [OP_SEND] = COL_OUT, [OP_POLL] = COL_POLL,
+	[OP_ACCEPT] = COL_IN, [OP_RECV] = COL_IN,   [OP_CONNECT] = COL_OUT,
+	[OP_SEND] = COL_OUT,  [OP_POLL] = COL_POLL,
 };
 
 struct fd_slot {
@@ -84,20 +92,20 @@ struct taskq {
 	struct task *head, *tail; /* tail->next == tail */
 };
 
-#define LOOP_MAGIC 0x100b100bu
+#define LOOP_MAGIC  0x100b100bu
 #define LOOP_RANDOM 256
 struct loop {
 	uint32_t magic;
-	uint32_t n_armed;                /* ops, the mailbox's own poll included */
-	const struct loop_backend *be;   /* loop_fault, or == real_be */
+	uint32_t n_armed;              /* ops, the mailbox's own poll included */
+	const struct loop_backend *be; /* loop_fault, or == real_be */
 	const struct loop_backend *real_be;
-	void *back;                      /* the back end's own */
-	void *fault;                     /* fault.c's own */
+	void *back;  /* the back end's own */
+	void *fault; /* fault.c's own */
 
-	struct fd_slot *slots;           /* by descriptor */
+	struct fd_slot *slots; /* by descriptor */
 	uint32_t n_slots;
-	uint32_t single_shot;            /* asked by the fault plan: no multishot */
-	struct list deferred;            /* of op.back.node, result in back_n */
+	uint32_t single_shot; /* asked by the fault plan: no multishot */
+	struct list deferred; /* of op.back.node, result in back_n */
 
 	uint64_t now_us;
 	int64_t wall_us;
@@ -113,11 +121,11 @@ struct loop {
 	struct slab arenas;
 	void *room[SLOTS];
 
-	int64_t wall_off_us;             /* real clocks: wall - monotonic, read anew now and then */
+	int64_t wall_off_us; /* real clocks: wall - monotonic, read anew now and then */
 	uint64_t wall_read_us;
-	int64_t date_s;                  /* second that date[] says; 0: none yet */
+	int64_t date_s; /* second that date[] says; 0: none yet */
 	char date[32];
-	uint32_t n_random;               /* bytes left */
+	uint32_t n_random; /* bytes left */
 	uint8_t random[LOOP_RANDOM];
 };
 
@@ -163,8 +171,8 @@ void loop_real_clock(struct loop *, uint64_t *mono_us, int64_t *wall_us);
 void loop_real_random(struct loop *, void *, size_t);
 
 /* --- mail.c --- */
-int mail_open(struct loop *);         /* 0 or -errno */
-void mail_arm(struct loop *);         /* the wake-up poll */
+int mail_open(struct loop *); /* 0 or -errno */
+void mail_arm(struct loop *); /* the wake-up poll */
 bool mail_waiting(const struct loop *);
 unsigned mail_deliver(struct loop *); /* opens what lies in the box */
 void mail_close(struct loop *);       /* box shut, rest delivered, poll ended, eventfd closed */

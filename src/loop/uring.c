@@ -1,24 +1,29 @@
 /* uring.c -- the loop on io_uring.
  *
- * One io_uring_enter per turn: it submits what the last turn prepared, sleeps, and runs the deferred completions; then the turn
- * works through the completion queue.  The ring is made by the thread that turns it (SINGLE_ISSUER | DEFER_TASKRUN: without
- * these io_uring is slower than epoll, so a kernel that lacks them gets epoll).
+ * One io_uring_enter per turn: it submits what the last turn prepared, sleeps, and runs the
+ * deferred completions; then the turn works through the completion queue.  The ring is made by the
+ * thread that turns it (SINGLE_ISSUER | DEFER_TASKRUN: without these io_uring is slower than epoll,
+ * so a kernel that lacks them gets epoll).
  *
- *   user_data        the op; 0 for cancels and closes, which nobody waits for.  An op outlives its descriptor, so a late
- *                    completion never meets a stranger.
- *   receive          multishot, out of one of two rings of provided buffers: 256 of 4 KiB, 16 of 64 KiB, all of them segs of the
- *                    shard's pools.  A seg that was filled goes to the owner, and a fresh one takes its place at once.  The
- *                    multishot is limited to LOOP_RECV_TURN bytes where the kernel can (optlen), then it ends with a good result;
- *                    the seg that crosses the limit is filled, not cut.  Where it cannot, the 64 KiB class is received single-shot, and the 4 KiB class may overshoot,
+ *   user_data        the op; 0 for cancels and closes, which nobody waits for.  An op outlives its
+ *                    descriptor, so a late completion never meets a stranger.
+ *   receive          multishot, out of one of two rings of provided buffers: 256 of 4 KiB, 16 of 64
+ *                    KiB, all of them segs of the shard's pools.  A seg that was filled goes to the
+ *                    owner, and a fresh one takes its place at once.  The multishot is limited to
+ *                    LOOP_RECV_TURN bytes where the kernel can (optlen), then it ends with a good
+ *                    result; the seg that crosses the limit is filled, not cut.  Where it cannot,
+ *                    the 64 KiB class is received single-shot, and the 4 KiB class may overshoot,
  *                    bounded by its ring (1 MiB).
- *   hungry           a buffer id without a seg: the pool had no memory.  Looked after in every turn.
- *   waiting          receives that found their ring empty.  As many as there are buffers are armed again at the end of a
- *                    reap, oldest first; only when the ring has no buffer at all, their owners hear -ENOBUFS.
- *   scratch          msghdrs, iovecs and addresses that the kernel copies while it takes the entry (IORING_FEAT_SUBMIT_STABLE);
- *                    free again when all entries are taken.
+ *   hungry           a buffer id without a seg: the pool had no memory.  Looked after in every
+ *                    turn.
+ *   waiting          receives that found their ring empty.  As many as there are buffers are armed
+ *                    again at the end of a reap, oldest first; only when the ring has no buffer at
+ *                    all, their owners hear -ENOBUFS.
+ *   scratch          msghdrs, iovecs and addresses that the kernel copies while it takes the entry
+ *                    (IORING_FEAT_SUBMIT_STABLE); free again when all entries are taken.
  *
- * Order: the kernel takes entries in order, so a cancel that is followed by a close of the same descriptor has let go of the
- * file when the close drops the last reference, and FIN goes out. */
+ * Order: the kernel takes entries in order, so a cancel that is followed by a close of the same
+ * descriptor has let go of the file when the close drops the last reference, and FIN goes out. */
 #include "loop/priv.h"
 #include "loop/uring_compat.h"
 
@@ -26,18 +31,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define RING_SQ 2048u
-#define RING_CQ 16384u
+#define RING_SQ     2048u
+#define RING_CQ     16384u
 #define RING_SQ_MIN 256u
 #define RING_CQ_MIN 512u
-#define REAP_MAX 8192u /* completions per turn */
+#define REAP_MAX    8192u /* completions per turn */
 
 #define BUFS_SMALL 256u /* x 4 KiB: 1 MiB */
 #define BUFS_LARGE 16u  /* x 64 KiB: 1 MiB */
-#define BUFS_MAX BUFS_SMALL
+#define BUFS_MAX   BUFS_SMALL
 
-#define SCRATCH_MSGS 128u
-#define SCRATCH_IOVS 2048u
+#define SCRATCH_MSGS  128u
+#define SCRATCH_IOVS  2048u
 #define SCRATCH_ADDRS 32u
 
 #define OPF_WAITING OPF_BACK
@@ -47,7 +52,8 @@ struct bufs {
 	struct io_uring_buf_ring *br;
 	uint32_t n;     /* entries of the ring */
 	uint32_t fresh; /* added, the tail not yet published */
-	uint32_t limit; /* bytes of one multishot, a multiple of a seg; 0: the kernel has no limit */
+	/* bytes of one multishot, a multiple of a seg; 0: the kernel has no limit */
+	uint32_t limit;
 	uint32_t n_hungry;
 	struct seg *seg[BUFS_MAX]; /* by buffer id; NULL: hungry */
 	uint16_t hungry[BUFS_MAX]; /* ids */
@@ -106,7 +112,8 @@ static inline struct seg *bufs_take(struct bufs *b, struct seg_pool *pool, uint1
 	return full;
 }
 
-static int bufs_open(struct bufs *b, struct uring *u, struct seg_pool *pool, uint16_t group, uint32_t n)
+static int bufs_open(struct bufs *b, struct uring *u, struct seg_pool *pool, uint16_t group,
+		     uint32_t n)
 {
 	struct io_uring_buf_reg reg = { .ring_entries = n, .bgid = group };
 	size_t bytes = (n * sizeof(struct io_uring_buf) + 4095) & ~(size_t)4095;
@@ -143,7 +150,8 @@ static void bufs_close(struct bufs *b)
 }
 
 /* --- submission --- */
-static int uring_enter(struct uring *u, unsigned wait, unsigned flags, const struct __kernel_timespec *ts)
+static int uring_enter(struct uring *u, unsigned wait, unsigned flags,
+		       const struct __kernel_timespec *ts)
 {
 	struct io_uring_getevents_arg arg = { .ts = (uintptr_t)ts };
 	unsigned n = uring_flush(&u->io);
@@ -151,15 +159,15 @@ static int uring_enter(struct uring *u, unsigned wait, unsigned flags, const str
 
 	bufs_publish(&u->bufs[SEG_SMALL]);
 	bufs_publish(&u->bufs[SEG_LARGE]);
-	rc = io_uring_enter2(u->enter_fd, n, wait, u->enter_flags | flags | IORING_ENTER_EXT_ARG, (void *)&arg,
-			     sizeof(arg));
+	rc = io_uring_enter2(u->enter_fd, n, wait, u->enter_flags | flags | IORING_ENTER_EXT_ARG,
+			     (void *)&arg, sizeof(arg));
 	if (uring_unsubmitted(&u->io) == 0)
 		u->n_msgs = u->n_iovs = u->n_addrs = 0;
 	return rc;
 }
 
-/* Hands everything to the kernel in the middle of a turn: a queue or the scratch is full.  The completion queue was
- * emptied up to here, so the kernel has room. */
+/* Hands everything to the kernel in the middle of a turn: a queue or the scratch is full.  The
+ * completion queue was emptied up to here, so the kernel has room. */
 static bool submit_now(struct uring *u)
 {
 	for (int i = 0; i < 16; i++) {
@@ -220,7 +228,8 @@ static void uring_accept(struct loop *loop, struct op *op, bool shared)
 	if (shared || loop->single_shot)
 		io_uring_prep_accept(sqe, op->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	else
-		io_uring_prep_multishot_accept(sqe, op->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		io_uring_prep_multishot_accept(sqe, op->fd, NULL, NULL,
+					       SOCK_NONBLOCK | SOCK_CLOEXEC);
 	io_uring_sqe_set_data(sqe, op);
 }
 
@@ -347,7 +356,8 @@ static void on_recv(struct loop *loop, struct op *op, int32_t res, uint32_t flag
 
 	if (__builtin_expect(res > 0, 1)) {
 		hot_must(flags & IORING_CQE_F_BUFFER);
-		op->seg = bufs_take(b, &loop->segs[op->seg_class], (uint16_t)(flags >> IORING_CQE_BUFFER_SHIFT));
+		op->seg = bufs_take(b, &loop->segs[op->seg_class],
+				    (uint16_t)(flags >> IORING_CQE_BUFFER_SHIFT));
 		op->seg->used = (uint32_t)res;
 	} else if (flags & IORING_CQE_F_BUFFER) { /* taken and not used */
 		uint16_t id = (uint16_t)(flags >> IORING_CQE_BUFFER_SHIFT);
@@ -379,7 +389,8 @@ static inline void on_cqe(struct loop *loop, struct op *op, int32_t res, uint32_
 		loop_finish(loop, op, res);
 }
 
-/* Arms again what found its ring empty: at most one per buffer, so that they do not all run into the wall again. */
+/* Arms again what found its ring empty: at most one per buffer, so that they do not all run into
+ * the wall again. */
 static unsigned rearm_waiting(struct loop *loop, struct bufs *b, struct seg_pool *pool)
 {
 	uint32_t room;
@@ -407,7 +418,8 @@ static unsigned uring_reap(struct loop *loop)
 {
 	struct uring *u = loop->back;
 	struct io_uring_cq *cq = &u->io.cq;
-	unsigned head = *cq->khead, mask = *cq->kring_mask, end = io_uring_smp_load_acquire(cq->ktail), n = 0;
+	unsigned head = *cq->khead, mask = *cq->kring_mask,
+		 end = io_uring_smp_load_acquire(cq->ktail), n = 0;
 
 	if (end - head > REAP_MAX)
 		end = head + REAP_MAX;
@@ -434,8 +446,10 @@ static void uring_wait(struct loop *loop, uint64_t wait_us)
 					.tv_nsec = (long long)(wait_us % 1000000) * 1000 };
 	int rc = uring_enter(u, wait_us ? 1 : 0, IORING_ENTER_GETEVENTS, wait_us ? &ts : NULL);
 
-	/* ETIME, EINTR: the turn goes on.  EAGAIN, EBUSY, ENOMEM: what was not taken is offered again in the next turn. */
-	if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY && rc != -ENOMEM)
+	/* ETIME, EINTR: the turn goes on.  EAGAIN, EBUSY, ENOMEM: what was not taken is offered
+	 * again in the next turn. */
+	if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY &&
+	    rc != -ENOMEM)
 		panic_fmt("io_uring_enter: %s", strerror(-rc));
 }
 
@@ -454,7 +468,8 @@ static int make_ring(struct io_uring *io, unsigned *sq_entries)
 	int rc;
 
 	for (;;) {
-		struct io_uring_params p = { .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+		struct io_uring_params p = { .flags = IORING_SETUP_SINGLE_ISSUER |
+						      IORING_SETUP_DEFER_TASKRUN |
 						      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE,
 					     .cq_entries = cq };
 
@@ -479,8 +494,9 @@ static int make_ring(struct io_uring *io, unsigned *sq_entries)
 
 static bool has_opcodes(struct io_uring *io)
 {
-	static const uint8_t needed[] = { IORING_OP_ACCEPT, IORING_OP_CONNECT, IORING_OP_RECV,
-					  IORING_OP_SEND, IORING_OP_SENDMSG, IORING_OP_POLL_ADD,
+	static const uint8_t needed[] = { IORING_OP_ACCEPT,       IORING_OP_CONNECT,
+					  IORING_OP_RECV,         IORING_OP_SEND,
+					  IORING_OP_SENDMSG,      IORING_OP_POLL_ADD,
 					  IORING_OP_ASYNC_CANCEL, IORING_OP_CLOSE };
 	struct io_uring_probe *p = io_uring_get_probe_ring(io);
 	bool all = p != NULL;
@@ -491,8 +507,9 @@ static bool has_opcodes(struct io_uring *io)
 	return all;
 }
 
-/* One multishot receive, limited or not, over a socket that holds two segs' bytes and the end of the stream.  Returns the first
- * result, -EINVAL where the kernel does not know such a receive; *more: another result followed it. */
+/* One multishot receive, limited or not, over a socket that holds two segs' bytes and the end of
+ * the stream.  Returns the first result, -EINVAL where the kernel does not know such a receive;
+ * *more: another result followed it. */
 static int32_t try_recv(struct loop *loop, int fd, uint32_t limit, bool *more)
 {
 	struct uring *u = loop->back;
@@ -597,8 +614,10 @@ static int uring_open(struct loop *loop, const struct loop_params *par, char why
 		u->enter_fd = (unsigned)u->io.ring_fd;
 	}
 	rc = has_opcodes(&u->io) ? 0 : fail(why, "io_uring opcodes", -ENOSYS);
-	if (rc == 0 && ((rc = bufs_open(&u->bufs[SEG_SMALL], u, &loop->segs[SEG_SMALL], SEG_SMALL, BUFS_SMALL)) ||
-			(rc = bufs_open(&u->bufs[SEG_LARGE], u, &loop->segs[SEG_LARGE], SEG_LARGE, BUFS_LARGE))))
+	if (rc == 0 && ((rc = bufs_open(&u->bufs[SEG_SMALL], u, &loop->segs[SEG_SMALL], SEG_SMALL,
+					BUFS_SMALL)) ||
+			(rc = bufs_open(&u->bufs[SEG_LARGE], u, &loop->segs[SEG_LARGE], SEG_LARGE,
+					BUFS_LARGE))))
 		fail(why, "io_uring buffer ring", rc);
 	if (rc == 0 && (rc = probe_recv(loop)))
 		fail(why, "io_uring receive", rc);
@@ -607,7 +626,9 @@ static int uring_open(struct loop *loop, const struct loop_params *par, char why
 		return rc;
 	}
 	snprintf(why, 128, "io_uring (ring %u%s)", sq,
-		 u->limit ? "" : u->multishot ? ", receives not limited" : ", single-shot receives");
+		 u->limit       ? ""
+		 : u->multishot ? ", receives not limited"
+				: ", single-shot receives");
 	return 0;
 }
 
@@ -633,7 +654,9 @@ static void uring_dump(const struct loop *loop, int fd)
 {
 	const struct uring *u = loop->back;
 
-	dprintf(fd, "  io_uring: %u unsubmitted, %u ready, hungry %u small %u large, limit %u, multishot %d\n",
+	dprintf(fd,
+		"  io_uring: %u unsubmitted, %u ready, hungry %u small %u large, limit %u, "
+		"multishot %d\n",
 		uring_unsubmitted(&u->io), io_uring_cq_ready(&u->io), u->bufs[SEG_SMALL].n_hungry,
 		u->bufs[SEG_LARGE].n_hungry, u->bufs[SEG_SMALL].limit, u->multishot);
 }

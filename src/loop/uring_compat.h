@@ -1,8 +1,10 @@
-/* uring_compat.h -- what liburing 2.3 and the kernel headers of its time do not have yet, or hide in a library call.
+/* uring_compat.h -- what liburing 2.3 and the kernel headers of its time do not have yet, or hide
+ * in a library call.
  *
- * The submission queue is flushed and entered by hand: io_uring_submit_and_wait_timeout() of 2.3 may sleep its timeout twice, and
- * one io_uring_enter per turn has to submit, wait and run the deferred work.  For that the index array is filled once with the
- * identity, so that publishing the tail is all there is to a flush (what later liburings do themselves). */
+ * The submission queue is flushed and entered by hand: io_uring_submit_and_wait_timeout() of 2.3
+ * may sleep its timeout twice, and one io_uring_enter per turn has to submit, wait and run the
+ * deferred work.  For that the index array is filled once with the identity, so that publishing the
+ * tail is all there is to a flush (what later liburings do themselves). */
 #ifndef LOOP_URING_COMPAT_H
 #define LOOP_URING_COMPAT_H
 
@@ -27,8 +29,8 @@
 #define IORING_RECV_MULTISHOT (1U << 1)
 #endif
 
-/* Most bytes that one multishot receive brings over its life, then it ends (Linux 6.18).  The member is called optlen in later
- * headers. */
+/* Most bytes that one multishot receive brings over its life, then it ends (Linux 6.18).  The
+ * member is called optlen in later headers. */
 static inline void uring_set_recv_limit(struct io_uring_sqe *sqe, uint32_t bytes)
 {
 	_Static_assert(offsetof(struct io_uring_sqe, file_index) == 44, "optlen");
