@@ -283,6 +283,7 @@ int fault_open(struct loop *loop, const struct fault_plan *plan)
 	list_init(&f->held);
 	loop->fault = f;
 	loop->single_shot = plan->single_shot;
+	loop->no_limit = plan->no_limit;
 	loop->be = &loop_fault;
 	return 0;
 }

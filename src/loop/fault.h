@@ -23,6 +23,7 @@ struct fault_rule {
 #define FAULT_RULES 8
 struct fault_plan {
 	bool single_shot; /* no multishot: every accept and recv ends with its first report */
+	bool no_limit;    /* io_uring: as on kernels that cannot limit a multishot receive */
 	uint32_t n_rules;
 	struct fault_rule rules[FAULT_RULES];
 };

@@ -104,8 +104,8 @@ struct loop {
 
 	struct fd_slot *slots; /* by descriptor */
 	uint32_t n_slots;
-	uint32_t single_shot; /* asked by the fault plan: no multishot */
-	struct list deferred; /* of op.back.node, result in back_n */
+	bool single_shot, no_limit; /* asked by the fault plan: older kernels */
+	struct list deferred;       /* of op.back.node, result in back_n */
 
 	uint64_t now_us;
 	int64_t wall_us;

@@ -256,14 +256,15 @@ static void prep_recv(struct io_uring_sqe *sqe, const struct loop *loop, struct 
 {
 	const struct uring *u = loop->back;
 	const struct bufs *b = &u->bufs[op->seg_class];
-	bool multi = u->multishot && !loop->single_shot && (b->limit || op->seg_class == SEG_SMALL);
+	uint32_t limit = loop->no_limit ? 0 : b->limit;
+	bool multi = u->multishot && !loop->single_shot && (limit || op->seg_class == SEG_SMALL);
 
 	io_uring_prep_recv(sqe, op->fd, NULL, 0, 0);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = op->seg_class;
 	if (multi) {
 		sqe->ioprio |= IORING_RECV_MULTISHOT;
-		uring_set_recv_limit(sqe, b->limit);
+		uring_set_recv_limit(sqe, limit);
 	} else {
 		sqe->len = loop->segs[op->seg_class].cap;
 	}

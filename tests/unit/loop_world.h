@@ -28,14 +28,15 @@
 struct config {
 	const char *name;
 	enum loop_io io;
-	bool single_shot;
+	bool single_shot, no_limit;
 };
 
 static const struct config configs[] = {
-	{ "io_uring", LOOP_URING, false },
-	{ "epoll", LOOP_EPOLL, false },
-	{ "io_uring, single-shot", LOOP_URING, true },
-	{ "epoll, single-shot", LOOP_EPOLL, true },
+	{ "io_uring", LOOP_URING, false, false },
+	{ "epoll", LOOP_EPOLL, false, false },
+	{ "io_uring, single-shot", LOOP_URING, true, false },
+	{ "epoll, single-shot", LOOP_EPOLL, true, false },
+	{ "io_uring, not limited", LOOP_URING, false, true },
 };
 
 struct world {
@@ -83,7 +84,8 @@ static inline struct loop *make_loop(struct world *w)
 	struct loop_params par = { .io = w->conf->io, .budget = &w->budget, .fds_max = 20000 };
 
 	w->plan.single_shot = w->conf->single_shot;
-	if (w->plan.single_shot || w->plan.n_rules)
+	w->plan.no_limit = w->conf->no_limit;
+	if (w->plan.single_shot || w->plan.no_limit || w->plan.n_rules)
 		par.fault = &w->plan;
 	return loop_new(&par, w->why);
 }
