@@ -1,7 +1,7 @@
 /* addr.c -- addresses and networks.  Pure.
  *
- * Everything is judged in one form, 16 bytes, IPv4 as ::ffff:a.b.c.d: what a dual-stack socket reports and what a plain one
- * reports are the same peer. */
+ * Everything is judged in one form, 16 bytes, IPv4 as ::ffff:a.b.c.d: what a dual-stack socket
+ * reports and what a plain one reports are the same peer. */
 #include "base/addr.h"
 
 #include <arpa/inet.h>
@@ -15,7 +15,8 @@ static inline bool is_mapped(const uint8_t ip[16])
 
 /* --- parse --- */
 
-/* Four decimal numbers of up to 255 without leading zeros: 010 is 8 to some and 10 to others, so it is neither. */
+/* Four decimal numbers of up to 255 without leading zeros: 010 is 8 to some and 10 to others, so it
+ * is neither. */
 static bool parse_v4(struct str s, uint8_t ip[4])
 {
 	uint32_t at = 0;
@@ -42,7 +43,8 @@ static bool parse_v6(struct str s, uint8_t ip[16])
 		return false;
 	memcpy(text, s.p, s.n);
 	text[s.n] = '\0';
-	return inet_pton(AF_INET6, text, ip) == 1; /* no zone, no brackets; an embedded dotted quad is strict, too */
+	/* no zone, no brackets; an embedded dotted quad is strict, too */
+	return inet_pton(AF_INET6, text, ip) == 1;
 }
 
 static bool parse_ip16(struct str s, uint8_t ip[16])
@@ -305,7 +307,9 @@ void addr_out(struct out *o, const struct addr *a)
 
 /* --- judge --- */
 
-/* What no stranger's request may be led to: the IANA special-purpose address registries (RFC 6890 and its successors). */
+/* clang-format off */
+/* What no stranger's request may be led to: the IANA special-purpose address registries (RFC 6890
+ * and its successors). */
 static const struct {
 	uint8_t ip[4], bits;
 } special_v4[] = {
@@ -313,7 +317,8 @@ static const struct {
 	{ { 10 }, 8 },              /* private, RFC 1918 */
 	{ { 100, 64 }, 10 },        /* shared (CGNAT), RFC 6598 */
 	{ { 127 }, 8 },             /* loopback, RFC 1122 */
-	{ { 168, 63, 129, 16 }, 32 }, /* not registered: Azure's host agent, reachable from inside only */
+	/* not registered: Azure's host agent, reachable from inside only */
+	{ { 168, 63, 129, 16 }, 32 },
 	{ { 169, 254 }, 16 },       /* link-local, RFC 3927: cloud metadata */
 	{ { 172, 16 }, 12 },        /* private, RFC 1918 */
 	{ { 192, 0, 0 }, 24 },      /* IETF protocol assignments, RFC 6890 */
@@ -327,8 +332,8 @@ static const struct {
 	{ { 240 }, 4 },             /* reserved, RFC 1112; 255.255.255.255 */
 };
 
-/* Inside of 2000::/3; outside of it nothing is global unicast (loopback, unique-local, link-local, site-local, multicast,
- * discard-only 100::/64, segment routing 5f00::/16 all lie there). */
+/* Inside of 2000::/3; outside of it nothing is global unicast (loopback, unique-local, link-local,
+ * site-local, multicast, discard-only 100::/64, segment routing 5f00::/16 all lie there). */
 static const struct {
 	uint8_t ip[16], bits;
 } special_v6[] = {
@@ -336,6 +341,7 @@ static const struct {
 	{ { 0x20, 0x01, 0x0d, 0xb8 }, 32 }, /* documentation, RFC 3849 */
 	{ { 0x3f, 0xff, 0x00 }, 20 },       /* documentation, RFC 9637 */
 };
+/* clang-format on */
 
 static bool public_v4(const uint8_t ip[4])
 {
@@ -345,7 +351,8 @@ static bool public_v4(const uint8_t ip[4])
 	return true;
 }
 
-static bool public_teredo(const uint8_t ip[16]) /* server, flags, port, client inverted: RFC 4380 §4 */
+/* server, flags, port, client inverted: RFC 4380 §4 */
+static bool public_teredo(const uint8_t ip[16])
 {
 	uint8_t client[4];
 
@@ -361,9 +368,10 @@ static bool public_v6(const uint8_t ip[16])
 	static const uint8_t teredo[4] = { 0x20, 0x01, 0x00, 0x00 }, sixto4[2] = { 0x20, 0x02 };
 	static const uint8_t global[1] = { 0x20 };
 
-	/* nat64_local is a /48 (RFC 8215) whose user chooses where the IPv4 address lies: it is looked through where it lies
-	 * at the end, every other form is refused. */
-	if (is_mapped(ip) || !memcmp(ip, compatible, 12) || !memcmp(ip, nat64, 12) || !memcmp(ip, nat64_local, 12))
+	/* nat64_local is a /48 (RFC 8215) whose user chooses where the IPv4 address lies: it is
+	 * looked through where it lies at the end, every other form is refused. */
+	if (is_mapped(ip) || !memcmp(ip, compatible, 12) || !memcmp(ip, nat64, 12) ||
+	    !memcmp(ip, nat64_local, 12))
 		return public_v4(ip + 12);
 	if (!memcmp(ip, sixto4, 2))
 		return public_v4(ip + 2);

@@ -2,11 +2,11 @@
  *
  *            head                 head + n_spans
  *   v  [    ][span][span][span][    ]      a ring of cap spans, cap a power of two
- *             |p..p+n|                     on a seg (one reference each), on constant bytes, on a shared block
+ *             |p..p+n|      on a seg (one reference each), on constant bytes, on a shared block
  *
- * The ring is the four inline spans until more are needed, and again as soon as the queue is empty: an idle connection
- * holds neither bytes nor a ring.  Neighbours on the same block that touch are one span, so that passing a body on in
- * small steps costs no spans. */
+ * The ring is the four inline spans until more are needed, and again as soon as the queue is empty:
+ * an idle connection holds neither bytes nor a ring.  Neighbours on the same block that touch are
+ * one span, so that passing a body on in small steps costs no spans. */
 #include "base/buf.h"
 
 #include "base/out.h"
@@ -101,8 +101,10 @@ static inline void ring_home(struct bufq *q)
 
 static bool ring_grow(struct bufq *q)
 {
-	struct span *v = malloc((size_t)q->cap * 2 * sizeof(*v));
+	struct span *v;
 
+	must(q->cap >= BUFQ_INLINE);
+	v = malloc((size_t)q->cap * 2 * sizeof(*v));
 	if (!v)
 		return false;
 	for (uint32_t i = 0; i < q->n_spans; i++)
@@ -127,7 +129,8 @@ static inline bool ring_push(struct bufq *q, struct span s)
 
 static inline bool span_touches(const struct span *a, const struct span *b)
 {
-	return a->own.seg == b->own.seg && a->p + a->n == b->p && a->kind == b->kind && a->n <= UINT32_MAX - b->n;
+	return a->own.seg == b->own.seg && a->p + a->n == b->p && a->kind == b->kind &&
+	       a->n <= UINT32_MAX - b->n;
 }
 
 /* As ring_push, but lengthens the last span where s goes on right behind it. */
@@ -173,7 +176,8 @@ bool bufq_put_seg(struct bufq *q, struct seg **seg, uint32_t off, uint32_t n)
 		seg_drop(seg);
 		return true;
 	}
-	if (!ring_append(q, (struct span){ .p = s->data + off, .n = n, .kind = SPAN_SEG, .own.seg = s }))
+	if (!ring_append(
+		    q, (struct span){ .p = s->data + off, .n = n, .kind = SPAN_SEG, .own.seg = s }))
 		return false;
 	*seg = NULL;
 	return true;
@@ -200,10 +204,12 @@ bool bufq_put_shared(struct bufq *q, struct shared_block *b, const void *p, uint
 		b->release(b);
 		return true;
 	}
-	return ring_append(q, (struct span){ .p = p, .n = n, .kind = SPAN_SHARED, .own.shared = b });
+	return ring_append(q,
+			   (struct span){ .p = p, .n = n, .kind = SPAN_SHARED, .own.shared = b });
 }
 
-/* Bytes that may be written behind the last span: its seg is ours alone, and nothing was written there yet. */
+/* Bytes that may be written behind the last span: its seg is ours alone, and nothing was written
+ * there yet. */
 static inline uint32_t tail_room(const struct bufq *q)
 {
 	const struct span *last;
@@ -229,7 +235,10 @@ static bool copy_new(struct bufq *q, struct seg_pool *pool, const uint8_t *p, ui
 		k = n < s->cap ? n : s->cap;
 		memcpy(s->data, p, k);
 		s->used = k;
-		if (!ring_push(q, (struct span){ .p = s->data, .n = k, .kind = SPAN_SEG, .own.seg = s })) {
+		if (!ring_push(q, (struct span){ .p = s->data,
+						 .n = k,
+						 .kind = SPAN_SEG,
+						 .own.seg = s })) {
 			seg_drop(&s);
 			return false;
 		}
@@ -405,14 +414,16 @@ void bufq_dump(const struct bufq *q, int fd)
 	struct out o;
 
 	out_init(&o, buf, sizeof(buf));
-	out_fmt(&o, "bufq %p: %llu bytes in %u spans, low %u, high %u, ring of %u\n", (const void *)q,
-		(unsigned long long)q->bytes, q->n_spans, q->low, q->high, q->cap);
+	out_fmt(&o, "bufq %p: %llu bytes in %u spans, low %u, high %u, ring of %u\n",
+		(const void *)q, (unsigned long long)q->bytes, q->n_spans, q->low, q->high, q->cap);
 	for (uint32_t i = 0; i < q->n_spans && i < DUMP_SPANS; i++) {
 		const struct span *s = span_at(q, i);
 
-		out_fmt(&o, "  %s %p +%u", kinds[s->kind <= SPAN_SHARED ? s->kind : 0], (const void *)s->p, s->n);
+		out_fmt(&o, "  %s %p +%u", kinds[s->kind <= SPAN_SHARED ? s->kind : 0],
+			(const void *)s->p, s->n);
 		if (s->kind == SPAN_SEG)
-			out_fmt(&o, " refs %u used %u/%u", s->own.seg->refs, s->own.seg->used, s->own.seg->cap);
+			out_fmt(&o, " refs %u used %u/%u", s->own.seg->refs, s->own.seg->used,
+				s->own.seg->cap);
 		out_char(&o, '\n');
 	}
 	if (q->n_spans > DUMP_SPANS)

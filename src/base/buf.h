@@ -1,12 +1,15 @@
 /* buf.h -- bytes in flight: seg, span, bufq.
  *
- *   seg    counted block of one shard's pool (the count is not atomic: a seg never leaves its shard)
+ *   seg    counted block of one shard's pool (the count is not atomic: a seg never leaves its
+ *          shard)
  *   span   a window on a seg, on constant bytes, or on a shared block with a release hook
  *   bufq   a queue of spans with a byte count, a low and a high mark
  *
- * Body bytes are never copied between two plain connections: what was received into a seg is sent from it.
- * Ownership: *take* = the callee now owns the reference; *borrow* = only during the call (or until the
- * stated callback); *count* = a new reference is made. */
+ * Body bytes are never copied between two plain connections: what was received into a seg is sent
+ * from it.
+ *
+ * Ownership: *take* = the callee now owns the reference; *borrow* = only during the call
+ * (or until the stated callback); *count* = a new reference is made. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -16,7 +19,7 @@
 
 #define SEG_MAGIC 0x5e65e65eu
 enum seg_class { SEG_SMALL = 0, SEG_LARGE = 1, SEG_CLASSES = 2 };
-#define SEG_SMALL_BLOCK 4096u  /* whole block, header included */
+#define SEG_SMALL_BLOCK 4096u /* whole block, header included */
 #define SEG_LARGE_BLOCK 65536u
 
 struct seg_pool;
@@ -58,8 +61,8 @@ static inline void seg_drop(struct seg **sp)
 		seg_free(s);
 }
 
-/* A block that belongs to no shard (what the cache lends): held and released from any thread.  A span that is split
- * (bufq_move of a part) holds it once more. */
+/* A block that belongs to no shard (what the cache lends): held and released from any thread.  A
+ * span that is split (bufq_move of a part) holds it once more. */
 struct shared_block {
 	void (*hold)(struct shared_block *);
 	void (*release)(struct shared_block *);
@@ -78,9 +81,10 @@ struct span {
 
 #define BUFQ_INLINE 4
 struct bufq {
-	struct span *v;            /* ring of cap spans: inl (so a bufq is never copied), or malloc'd */
+	/* ring of cap spans: inl (so a bufq is never copied), or malloc'd */
+	struct span *v;
 	uint32_t head, n_spans, cap;
-	uint32_t low, high;        /* marks in bytes; high 0: no mark */
+	uint32_t low, high; /* marks in bytes; high 0: no mark */
 	uint64_t bytes;
 	struct span inl[BUFQ_INLINE];
 };
@@ -88,21 +92,33 @@ struct bufq {
 void bufq_init(struct bufq *q, uint32_t high); /* low = high / 2 */
 void bufq_free(struct bufq *q);                /* drops all; as after bufq_init */
 
-static inline bool bufq_empty(const struct bufq *q) { return q->bytes == 0; }
-static inline bool bufq_full(const struct bufq *q) { return q->high && q->bytes >= q->high; }
-static inline bool bufq_has_room(const struct bufq *q) { return !q->high || q->bytes <= q->low; }
+static inline bool bufq_empty(const struct bufq *q)
+{
+	return q->bytes == 0;
+}
+static inline bool bufq_full(const struct bufq *q)
+{
+	return q->high && q->bytes >= q->high;
+}
+static inline bool bufq_has_room(const struct bufq *q)
+{
+	return !q->high || q->bytes <= q->low;
+}
 
-/* All puts: false = out of memory, and then nothing was taken.  Empty puts (n == 0) take and drop. */
-bool bufq_put_seg(struct bufq *q, struct seg **seg, uint32_t off, uint32_t n) MUST_CHECK; /* takes */
-bool bufq_put_seg_ref(struct bufq *q, struct seg *seg, uint32_t off, uint32_t n) MUST_CHECK; /* counts */
-bool bufq_put_const(struct bufq *q, const void *p, uint32_t n) MUST_CHECK; /* borrows until sent or dropped */
-bool bufq_put_shared(struct bufq *q, struct shared_block *b, const void *p, uint32_t n) MUST_CHECK; /* takes */
-/* Copies: into the tail seg where this queue is its only owner and it has room, else into new segs of the pool. */
+/* All puts: false = out of memory, and then nothing was taken.  Empty puts (n == 0) take and drop.
+ * put_seg and put_shared take, put_seg_ref counts, put_const borrows until sent or dropped. */
+bool bufq_put_seg(struct bufq *q, struct seg **seg, uint32_t off, uint32_t n) MUST_CHECK;
+bool bufq_put_seg_ref(struct bufq *q, struct seg *seg, uint32_t off, uint32_t n) MUST_CHECK;
+bool bufq_put_const(struct bufq *q, const void *p, uint32_t n) MUST_CHECK;
+bool bufq_put_shared(struct bufq *q, struct shared_block *b, const void *p, uint32_t n) MUST_CHECK;
+/* Copies: into the tail seg where this queue is its only owner and it has room, else into new segs
+ * of the pool. */
 bool bufq_put_copy(struct bufq *q, struct seg_pool *pool, const void *p, uint32_t n) MUST_CHECK;
-/* Moves up to max bytes from the head of `from` to the tail of `to` without copying; returns bytes moved (less than asked
- * only at the end of `from` or out of memory). */
+/* Moves up to max bytes from the head of `from` to the tail of `to` without copying; returns bytes
+ * moved (less than asked only at the end of `from` or out of memory). */
 uint64_t bufq_move(struct bufq *to, struct bufq *from, uint64_t max);
-/* Puts up to max bytes from the head of `from` also into `to`: the spans are counted, `from` keeps its own (replay, tees). */
+/* Puts up to max bytes from the head of `from` also into `to`: the spans are counted, `from` keeps
+ * its own (replay, tees). */
 uint64_t bufq_share(struct bufq *to, const struct bufq *from, uint64_t max);
 /* Fills up to max iovecs from the head (borrowed until the next drop); returns how many. */
 unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned max);

@@ -55,7 +55,8 @@ static inline struct list *list_pop_head(struct list *l)
 	return node;
 }
 
-#define list_each_safe(node, tmp, l) \
-	for ((node) = (l)->next, (tmp) = (node)->next; (node) != (l); (node) = (tmp), (tmp) = (node)->next)
+#define list_each_safe(node, tmp, l)                                  \
+	for ((node) = (l)->next, (tmp) = (node)->next; (node) != (l); \
+	     (node) = (tmp), (tmp) = (node)->next)
 
 #endif

@@ -6,8 +6,9 @@
  *   shard 1   ring ─┼─> sink "log" ────────┘
  *   writer    ring ─┘
  *
- * A ring counts bytes for ever (head: written, tail: read); the offset is the count's low bits.  A line is never split: one
- * that does not fit before the end of the memory begins at offset 0, and `wrap` says where the gap before it begins:
+ * A ring counts bytes for ever (head: written, tail: read); the offset is the count's low bits.  A
+ * line is never split: one that does not fit before the end of the memory begins at offset 0, and
+ * `wrap` says where the gap before it begins:
  *
  *   |..line line line        (gap)|        lap n       wrap = end of the last line
  *   |line line ...                |        lap n + 1   head
@@ -18,7 +19,8 @@
  *   AWAKE    it will look again by itself
  *   DOZING   it looks in 20 ms at the latest: woken when a ring is a quarter full
  *   ASLEEP   nothing came for 20 ms: the first line wakes it
- * Head is stored and state read in one total order, state stored and heads read as well: one of the two sees the other. */
+ * Head is stored and state read in one total order, state stored and heads read as well: one of the
+ * two sees the other. */
 #include "base/log.h"
 
 #include "base/panic.h"
@@ -38,21 +40,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RING_MIN 4096u
-#define LOOK_MS 20
+#define RING_MIN    4096u
+#define LOOK_MS     20
 #define PATIENCE_MS 2000 /* at the end, for a sink that takes nothing */
-#define PANIC_MS 500
-#define SINK_IOV 64
-#define SINK_CALLS 64
-#define SLOW_BYTES 4096  /* what a pipe that polls writable takes without blocking (PIPE_BUF) */
+#define PANIC_MS    500
+#define SINK_IOV    64
+#define SINK_CALLS  64
+#define SLOW_BYTES  4096 /* what a pipe that polls writable takes without blocking (PIPE_BUF) */
 
 struct log_ring {
 	/* the producer's */
 	alignas(64) char *data;
 	struct log_sink *sink;
 	uint32_t size;
-	uint64_t next;      /* as head, without the atomics */
-	uint64_t start;     /* of the line reserved */
+	uint64_t next;  /* as head, without the atomics */
+	uint64_t start; /* of the line reserved */
 	uint64_t tail_seen;
 	/* told by the producer */
 	alignas(64) _Atomic uint64_t head;
@@ -63,7 +65,8 @@ struct log_ring {
 	struct log_ring *sibling;
 };
 
-enum sink_kind { SINK_FILE, SINK_SOCKET, SINK_SLOW }; /* never blocks for long; can be told not to block; pipe, terminal, device */
+/* never blocks for long; can be told not to block; pipe, terminal, device */
+enum sink_kind { SINK_FILE, SINK_SOCKET, SINK_SLOW };
 
 struct log_sink {
 	const char *name;
@@ -74,7 +77,7 @@ struct log_sink {
 	struct log_ring *current; /* whose line is half written; NULL: none */
 	bool mid_line;            /* the last byte written was not \n */
 	_Atomic bool blocked;
-	_Atomic uint64_t thrown;  /* lines that could not be written */
+	_Atomic uint64_t thrown; /* lines that could not be written */
 	struct log_sink *next;
 };
 
@@ -166,7 +169,8 @@ struct log_ring *log_ring_new(struct log_sink *s, uint32_t bytes)
 
 static inline void count(_Atomic uint64_t *n) /* by one thread only */
 {
-	atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1, memory_order_relaxed);
+	atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 }
 
 static inline uint64_t lap_end(const struct log_ring *r, uint64_t at)
@@ -203,7 +207,8 @@ static bool quarter_full(struct log_ring *r)
 	if (r->next - r->tail_seen < r->size / 4)
 		return false;
 	r->tail_seen = atomic_load_explicit(&r->tail, memory_order_acquire);
-	return r->next - r->tail_seen >= r->size / 4 && !atomic_load_explicit(&r->sink->blocked, memory_order_relaxed);
+	return r->next - r->tail_seen >= r->size / 4 &&
+	       !atomic_load_explicit(&r->sink->blocked, memory_order_relaxed);
 }
 
 void log_ring_commit(struct log_ring *r, uint32_t used)
@@ -234,7 +239,8 @@ struct run {
 /* The one or two runs of bytes between tail and head; returns how many. */
 static unsigned ring_runs(struct log_ring *r, struct run run[2])
 {
-	uint64_t head = atomic_load(&r->head), tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+	uint64_t head = atomic_load(&r->head),
+		 tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
 	uint64_t end = lap_end(r, tail), wrap;
 	unsigned n = 0;
 
@@ -295,7 +301,8 @@ uint64_t log_sink_written(struct log_sink *s)
 	return n;
 }
 
-/* Whole lines only: a slow sink is shared with others, whose lines shall not come between the parts of ours. */
+/* Whole lines only: a slow sink is shared with others, whose lines shall not come between the parts
+ * of ours. */
 static size_t cut_at_line(const struct run *run, size_t n)
 {
 	const char *p = run_bytes(run), *nl = memrchr(p, '\n', n);
@@ -362,7 +369,8 @@ static ssize_t put(struct log_sink *s, struct iovec *iov, unsigned n)
 	return writev(s->fd, iov, (int)n);
 }
 
-/* The sink refuses: all that is there goes, so that the producers find room for what will perhaps be taken. */
+/* The sink refuses: all that is there goes, so that the producers find room for what will perhaps
+ * be taken. */
 static void throw_away(struct log_sink *s)
 {
 	struct run run[2];
@@ -376,7 +384,8 @@ static void throw_away(struct log_sink *s)
 		for (unsigned i = 0; i < n; i++)
 			lines += count_lines(&run[i]);
 		atomic_fetch_add_explicit(&s->thrown, lines, memory_order_relaxed);
-		atomic_store_explicit(&r->tail, run[n - 1].from + run[n - 1].n, memory_order_release);
+		atomic_store_explicit(&r->tail, run[n - 1].from + run[n - 1].n,
+				      memory_order_release);
 	}
 	s->current = NULL;
 }
@@ -394,7 +403,8 @@ static bool end_torn_line(struct log_sink *s)
 	return true;
 }
 
-enum drained { DRAIN_NONE, DRAIN_BLOCKED, DRAIN_SOME, DRAIN_MORE }; /* nothing there; not taken; taken; taken, and more is there */
+/* nothing there; not taken; taken; taken, and more is there */
+enum drained { DRAIN_NONE, DRAIN_BLOCKED, DRAIN_SOME, DRAIN_MORE };
 
 /* One call's worth. */
 static enum drained drain_once(struct log_sink *s)
@@ -495,7 +505,8 @@ static bool tick(bool last)
 	return fn && fn(last);
 }
 
-/* After the last tick; a sink that takes nothing is waited for a while, as its reader may be slow and not gone. */
+/* After the last tick; a sink that takes nothing is waited for a while, as its reader may be slow
+ * and not gone. */
 static void drain_last(void)
 {
 	const struct timespec pause = { .tv_nsec = 5000000 };

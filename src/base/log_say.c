@@ -1,8 +1,8 @@
 /* log_say.c -- the operational log: levels, two formats, folding of what repeats.
  *
- * A table of 64 slots remembers the last lines by what makes them the same.  The first of them is written at once; those that
- * come within a second are counted; when the second is over (the writer's tick, or another line that needs the slot) one
- * line tells how many there were. */
+ * A table of 64 slots remembers the last lines by what makes them the same.  The first of them is
+ * written at once; those that come within a second are counted; when the second is over (the
+ * writer's tick, or another line that needs the slot) one line tells how many there were. */
 #include "base/log.h"
 
 #include "base/out.h"
@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SAY_TEXT 1024        /* longest message; what is beyond is cut */
+#define SAY_TEXT 1024                 /* longest message; what is beyond is cut */
 #define SAY_LINE (SAY_TEXT * 6 + 256) /* each byte may become \u00xx */
 #define SAY_RING 65536u
-#define FOLDS 64u
-#define FOLD_MS 1000
+#define FOLDS    64u
+#define FOLD_MS  1000
 
 static struct log_sink *_Atomic sink; /* NULL: standard error */
 static _Atomic int level_max = LOG_INFO, format = LOG_TEXT;
@@ -169,7 +169,8 @@ static void fold_tell(const struct fold *f)
 	emit(f->level, (struct str){ .p = f->text, .n = f->n }, f->more);
 }
 
-static void fold_begin(struct fold *f, enum log_level level, const char *fmt, struct str text, uint64_t text_hash)
+static void fold_begin(struct fold *f, enum log_level level, const char *fmt, struct str text,
+		       uint64_t text_hash)
 {
 	f->fmt = fmt;
 	f->text_hash = text_hash;
@@ -189,7 +190,8 @@ static bool fold(enum log_level level, const char *fmt, struct str text)
 	bool same, any = false, wake = false;
 
 	pthread_mutex_lock(&fold_lock);
-	same = f->fmt == fmt && f->text_hash == text_hash && f->level == level && now_ms() - f->since_ms < FOLD_MS;
+	same = f->fmt == fmt && f->text_hash == text_hash && f->level == level &&
+	       now_ms() - f->since_ms < FOLD_MS;
 	if (same) {
 		wake = f->more++ == 0;
 		if (wake)

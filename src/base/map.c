@@ -1,6 +1,7 @@
 /* map.c -- SipHash-1-3 and a chained table that doubles as it fills.
  *
- * A node keeps its hash, so that growing compares nothing and a chain compares keys only where all 64 bits agree. */
+ * A node keeps its hash, so that growing compares nothing and a chain compares keys only where all
+ * 64 bits agree. */
 #include "base/map.h"
 
 #include <stdlib.h>
@@ -39,8 +40,8 @@ static inline uint64_t sip_last(const uint8_t *p, size_t n, size_t total)
 
 uint64_t map_siphash(const uint64_t key[2], const void *data, size_t n)
 {
-	uint64_t v[4] = { key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull, key[0] ^ 0x6c7967656e657261ull,
-		key[1] ^ 0x7465646279746573ull };
+	uint64_t v[4] = { key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull,
+			  key[0] ^ 0x6c7967656e657261ull, key[1] ^ 0x7465646279746573ull };
 	const uint8_t *p = data;
 	uint64_t m;
 	size_t i;
@@ -65,7 +66,8 @@ uint64_t map_siphash(const uint64_t key[2], const void *data, size_t n)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-bool map_init(struct map *m, const uint64_t key[2], bool (*same)(const struct map_node *, const void *, uint32_t))
+bool map_init(struct map *m, const uint64_t key[2],
+	      bool (*same)(const struct map_node *, const void *, uint32_t))
 {
 	memset(m, 0, sizeof(*m));
 	m->slot = calloc(MAP_SLOTS_MIN, sizeof(struct map_node *));

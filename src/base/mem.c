@@ -1,12 +1,14 @@
 /* mem.c -- budget, slab, arena.
  *
- *   slab    chunk  [obj][obj][obj][....not yet carved....]      about 64 KiB, or one object that is larger
+ *   slab    chunk  [obj][obj][obj][....not yet carved....]   about 64 KiB, or one larger object
  *           free   obj -> obj -> obj                            last in, first out
  *
- * A chunk is one malloc of nothing but objects, so that a 64 KiB object costs 64 KiB; what is known about it lies
- * apart.  Objects are carved off a chunk one by one: pages that were never needed are never touched.
+ * A chunk is one malloc of nothing but objects, so that a 64 KiB object costs 64 KiB; what is known
+ * about it lies apart.  Objects are carved off a chunk one by one: pages that were never needed are
+ * never touched.
  *
- *   arena   first (slab, 1 KiB) -> block 2 KiB -> 4 KiB ... 64 KiB;  what is larger than the next block gets one of its own */
+ *   arena   first (slab, 1 KiB) -> block 2 KiB -> 4 KiB ... 64 KiB
+ *           what is larger than the next block gets one of its own */
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -23,11 +25,11 @@
 #include <sanitizer/asan_interface.h>
 #define mem_hide(p, n) __asan_poison_memory_region((p), (n))
 #define mem_show(p, n) __asan_unpoison_memory_region((p), (n))
-#define mem_hidden(p) __asan_address_is_poisoned(p)
+#define mem_hidden(p)  __asan_address_is_poisoned(p)
 #else
 #define mem_hide(p, n) ((void)(p), (void)(n))
 #define mem_show(p, n) ((void)(p), (void)(n))
-#define mem_hidden(p) false
+#define mem_hidden(p)  false
 #endif
 
 /* --- budget --- */
@@ -42,8 +44,8 @@ bool budget_take(struct budget *b, uint64_t n)
 	do {
 		if (used > b->max || n > b->max - used)
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + n, memory_order_relaxed,
-			memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&b->used, &used, used + n, memory_order_relaxed, memory_order_relaxed));
 	return true;
 }
 
@@ -141,7 +143,8 @@ void slab_put(struct slab *s, void *obj)
 	if (!f)
 		return;
 	hot_must(s->n_live > 0);
-	must(!mem_hidden((char *)obj + s->size - 1)); /* put twice (seen only with the address sanitizer) */
+	/* put twice (seen only with the address sanitizer) */
+	must(!mem_hidden((char *)obj + s->size - 1));
 	f->next = s->free;
 	s->free = f;
 	s->n_live--;
@@ -150,7 +153,8 @@ void slab_put(struct slab *s, void *obj)
 
 static int chunk_order(const void *a, const void *b)
 {
-	const char *x = (*(struct slab_chunk *const *)a)->mem, *y = (*(struct slab_chunk *const *)b)->mem;
+	const char *x = (*(struct slab_chunk *const *)a)->mem,
+		   *y = (*(struct slab_chunk *const *)b)->mem;
 
 	return x < y ? -1 : x > y;
 }
@@ -187,7 +191,8 @@ static void trim_count(struct slab *s, struct slab_chunk **v, size_t n)
 	for (struct slab_free *f = s->free; f; f = free_next(s, f))
 		chunk_of(v, n, (char *)f)->n_free++;
 	if (s->fresh != s->fresh_end)
-		chunk_of(v, n, s->fresh)->n_free += (uint32_t)((size_t)(s->fresh_end - s->fresh) / s->size);
+		chunk_of(v, n, s->fresh)->n_free +=
+			(uint32_t)((size_t)(s->fresh_end - s->fresh) / s->size);
 }
 
 /* Keeps the order of the free objects that stay. */
@@ -311,7 +316,8 @@ static bool arena_first(struct arena *a)
 	return true;
 }
 
-/* n is a multiple of 8.  All that ever was taken doubles with each block, so the next size needs no counter. */
+/* n is a multiple of 8.  All that ever was taken doubles with each block, so the next size needs no
+ * counter. */
 void *arena_slow(struct arena *a, size_t n)
 {
 	size_t size = ARENA_FIRST * 2;

@@ -33,7 +33,7 @@ struct slab {
 	struct slab_chunk *chunks; /* all freed by slab_close */
 	char *fresh, *fresh_end;   /* what the newest chunk still holds uncarved */
 	struct budget *budget;
-	uint64_t n_live, n_total;  /* objects; n_total * size bytes are held */
+	uint64_t n_live, n_total; /* objects; n_total * size bytes are held */
 };
 
 void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *budget);
@@ -43,8 +43,8 @@ void slab_put(struct slab *s, void *obj);  /* NULL is accepted */
 void slab_trim(struct slab *s);
 void slab_close(struct slab *s); /* asserts that nothing is live */
 
-/* First block: ARENA_FIRST bytes from `home`; later blocks are malloc'd, doubling up to 64 KiB, counted
- * in the slab's budget. */
+/* First block: ARENA_FIRST bytes from `home`; later blocks are malloc'd, doubling up to 64 KiB,
+ * counted in the slab's budget. */
 #define ARENA_FIRST 1024
 struct arena_block;
 struct arena {
@@ -59,7 +59,8 @@ void arena_init(struct arena *a, struct slab *home); /* takes no memory yet */
 void *arena_slow(struct arena *a, size_t n);
 void arena_free(struct arena *a); /* all of it; may be used again */
 
-/* 8-byte aligned, not zeroed; NULL: out of memory (also for n == 0, else a valid address).  n is at most 4 GiB. */
+/* 8-byte aligned, not zeroed; NULL: out of memory (also for n == 0, else a valid address).  n is at
+ * most 4 GiB. */
 static inline void *arena_alloc(struct arena *a, size_t n)
 {
 	char *p = a->p;

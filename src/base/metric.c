@@ -5,7 +5,8 @@
  *   shard 0   [trash ...][ 0 ][ 0 ][ 7 ]...                   plain cells, one writer each
  *   shard 1   [trash ...][ 3 ][ 0 ][ 1 ]...                   the scrape sums them
  *
- * The first HISTOGRAM_CELLS cells are trash: slot 0 stands for "table full" and may be counted as any type. */
+ * The first HISTOGRAM_CELLS cells are trash: slot 0 stands for "table full" and may be counted as
+ * any type. */
 #include "base/metric.h"
 
 #include "base/map.h"
@@ -14,16 +15,19 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SHARDS_MAX 1024u
+#define SHARDS_MAX  1024u
 #define CELLS_BYTES (METRIC_SLOTS * sizeof(uint64_t))
-#define LABELS_MAX 2048u /* of one series, as they are printed */
+#define LABELS_MAX  2048u /* of one series, as they are printed */
 
 static const struct family {
 	enum metric_type type;
 	const char *name, *labels, *help;
 } families[METRIC_ROWS] = {
 #define METRIC(id, kind, title, label_names, sentence) \
-	[METRIC_##id] = { .type = METRIC_##kind, .name = (title), .labels = (label_names), .help = (sentence) },
+	[METRIC_##id] = { .type = METRIC_##kind,       \
+			  .name = (title),             \
+			  .labels = (label_names),     \
+			  .help = (sentence) },
 #include "base/metric.tbl"
 #undef METRIC
 };
@@ -46,7 +50,9 @@ struct metrics {
 	uint32_t next_slot;
 	uint64_t refused;
 	struct map by_name;
-	struct { struct series *first, **tail; } family[METRIC_ROWS];
+	struct {
+		struct series *first, **tail;
+	} family[METRIC_ROWS];
 };
 
 /* --- life --- */
@@ -64,11 +70,14 @@ _Static_assert(METRIC_ROWS < 256, "a family's number is one byte of the key");
 
 static bool map_cells(struct metrics *m, unsigned n_shards)
 {
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
 	m->cells = calloc(n_shards, sizeof(uint64_t *));
 	if (!m->cells)
 		return false;
 	for (; m->n_shards < n_shards; m->n_shards++) {
-		void *p = mmap(NULL, CELLS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		/* cppcheck-suppress invalidFunctionArg; -1 is right for anonymous memory */
+		void *p = mmap(NULL, CELLS_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 		if (p == MAP_FAILED)
 			return false;
@@ -223,7 +232,8 @@ uint32_t metric_slot(struct metrics *m, enum metric_id id, const struct str *lab
 	return slot;
 }
 
-void metric_pull(struct metrics *m, enum metric_id id, const struct str *labels, double (*value)(void *arg), void *arg)
+void metric_pull(struct metrics *m, enum metric_id id, const struct str *labels,
+		 double (*value)(void *arg), void *arg)
 {
 	struct series *s;
 
@@ -336,7 +346,8 @@ static void out_value(struct out *o, const struct metrics *m, const struct serie
 		return;
 	}
 	v = metric_sum(m, s->slot);
-	if (families[s->id].type == METRIC_GAUGE && v > INT64_MAX) { /* one shard counted up, another down */
+	/* one shard counted up, another down */
+	if (families[s->id].type == METRIC_GAUGE && v > INT64_MAX) {
 		out_char(o, '-');
 		v = -v;
 	}

@@ -1,7 +1,9 @@
-/* out.c -- numbers, escapes and dates into a bounded buffer.  Pure; nothing allocates but out_fmt at one rare edge.
+/* out.c -- numbers, escapes and dates into a bounded buffer.  Pure; nothing allocates but out_fmt
+ * at one rare edge.
  *
- * Escaping: four targets (JSON, log for machines, log for people, HTML) share the table that tells clean bytes from
- * others; runs of clean bytes are copied as they are, sixteen at a time where the machine can. */
+ * Escaping: four targets (JSON, log for machines, log for people, HTML) share the table that tells
+ * clean bytes from others; runs of clean bytes are copied as they are, sixteen at a time where the
+ * machine can. */
 #include "base/out.h"
 
 #include "base/panic.h"
@@ -16,10 +18,12 @@
 
 /* --- numbers --- */
 
+/* clang-format off */
 static const char pairs[] =
 	"00010203040506070809" "10111213141516171819" "20212223242526272829" "30313233343536373839"
 	"40414243444546474849" "50515253545556575859" "60616263646566676869" "70717273747576777879"
 	"80818283848586878889" "90919293949596979899";
+/* clang-format on */
 
 static inline void put2(char *p, unsigned v)
 {
@@ -85,22 +89,31 @@ void out_ms(struct out *o, uint64_t us)
 
 /* --- escapes --- */
 
-enum { CTL = 1, QUOTE = 2, HIGH = 4, MARKUP = 8 }; /* controls and DEL; " and \; 0x80 on; & < > " ' */
+/* controls and DEL; " and \; 0x80 on; & < > " ' */
+enum { CTL = 1, QUOTE = 2, HIGH = 4, MARKUP = 8 };
 
-#define CTL16 CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL, CTL
-#define HIGH16 HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH, HIGH
+/* clang-format off */
+#define CTL4   CTL, CTL, CTL, CTL
+#define CTL16  CTL4, CTL4, CTL4, CTL4
+#define HIGH4  HIGH, HIGH, HIGH, HIGH
+#define HIGH16 HIGH4, HIGH4, HIGH4, HIGH4
 
 static const uint8_t kind[256] = {
 	CTL16, CTL16,
-	['"'] = QUOTE | MARKUP, ['\\'] = QUOTE, ['&'] = MARKUP, ['<'] = MARKUP, ['>'] = MARKUP, ['\''] = MARKUP,
-	[0x7f] = CTL, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16,
+	['"'] = QUOTE | MARKUP, ['\\'] = QUOTE,
+	['&'] = MARKUP, ['<'] = MARKUP, ['>'] = MARKUP, ['\''] = MARKUP,
+	[0x7f] = CTL,
+	HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16, HIGH16,
 };
+/* clang-format on */
 
 #ifdef __SSE2__
-/* Copies blocks of sixteen bytes while they hold nothing to escape for JSON; the caller has seen that all of s fits. */
+/* Copies blocks of sixteen bytes while they hold nothing to escape for JSON; the caller has seen
+ * that all of s fits. */
 static inline uint32_t copy_clean16(struct out *o, struct str s)
 {
-	const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\'), del = _mm_set1_epi8(0x7f);
+	const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\'),
+		      del = _mm_set1_epi8(0x7f);
 	const __m128i space = _mm_set1_epi8(' ');
 	uint32_t i = 0;
 
@@ -110,7 +123,8 @@ static inline uint32_t copy_clean16(struct out *o, struct str s)
 		unsigned mask;
 
 		/* signed: controls and everything from 0x80 on are below the space */
-		bad = _mm_or_si128(bad, _mm_or_si128(_mm_cmplt_epi8(v, space), _mm_cmpeq_epi8(v, del)));
+		bad = _mm_or_si128(bad,
+				   _mm_or_si128(_mm_cmplt_epi8(v, space), _mm_cmpeq_epi8(v, del)));
 		mask = (unsigned)_mm_movemask_epi8(bad);
 		_mm_storeu_si128((__m128i *)(void *)o->p, v);
 		if (mask) {
@@ -161,9 +175,10 @@ static void out_x(struct out *o, uint8_t c)
 
 static void out_u(struct out *o, unsigned c)
 {
-	char esc[6] = { '\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
+	char digits[4] = { hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15] };
 
-	out_mem(o, esc, sizeof(esc));
+	out_lit(o, "\\u");
+	out_mem(o, digits, sizeof(digits));
 }
 
 static inline bool is_tail(uint8_t c)
@@ -171,7 +186,8 @@ static inline bool is_tail(uint8_t c)
 	return (c & 0xc0) == 0x80;
 }
 
-/* Length of the well-formed UTF-8 sequence of two to four bytes at p (Unicode 15, table 3-7); 0: there is none. */
+/* Length of the well-formed UTF-8 sequence of two to four bytes at p (Unicode 15, table 3-7); 0:
+ * there is none. */
 static uint32_t utf8_len(const uint8_t *p, uint32_t n)
 {
 	uint8_t c = p[0];
@@ -308,12 +324,14 @@ struct date {
 };
 
 #define US_PER_DAY 86400000000ll
-#define DAYS_TO_1970 719468ll        /* from 0000-03-01, the first day of a 400-year era whose years begin in March */
-#define WALL_MIN (-719528ll * US_PER_DAY)           /* 0000-01-01 */
-#define WALL_MAX (2932897ll * US_PER_DAY - 1)       /* 9999-12-31 */
+/* from 0000-03-01, the first day of a 400-year era whose years begin in March */
+#define DAYS_TO_1970 719468ll
+#define WALL_MIN     (-719528ll * US_PER_DAY)     /* 0000-01-01 */
+#define WALL_MAX     (2932897ll * US_PER_DAY - 1) /* 9999-12-31 */
 
-/* Civil date of a day count in the proleptic Gregorian calendar: in a year that begins in March the leap day is the last
- * one, and the months' lengths 31 30 31 30 31 | 31 30 31 30 31 | 31 x make day -> month a straight line. */
+/* Civil date of a day count in the proleptic Gregorian calendar: in a year that begins in March the
+ * leap day is the last one, and the months' lengths 31 30 31 30 31 | 31 30 31 30 31 | 31 x make day
+ * -> month a straight line. */
 static void date_civil(struct date *d, int64_t days)
 {
 	uint32_t z = (uint32_t)(days + DAYS_TO_1970 + 146097); /* one era more: never negative */
@@ -325,7 +343,8 @@ static void date_civil(struct date *d, int64_t days)
 	d->day = doy - (153 * mp + 2) / 5 + 1;
 	d->month = mp < 10 ? mp + 3 : mp - 9;
 	d->year = yoe + era * 400 + (d->month <= 2) - 400;
-	d->weekday = (unsigned)((days + 719530 + 4) % 7); /* 719530 is a multiple of 7; day 0 is a Thursday */
+	/* 719530 is a multiple of 7; day 0 is a Thursday */
+	d->weekday = (unsigned)((days + 719530 + 4) % 7);
 }
 
 static struct date date_of(int64_t wall_us)
@@ -411,8 +430,10 @@ void out_time_clf(struct out *o, int64_t wall_us)
 
 /* --- printf --- */
 
-/* vsnprintf wants room for a NUL that nobody reads: text that fills the room to the last byte takes a detour. */
-__attribute__((format(printf, 2, 0)))
+static void fmt_exact(struct out *, const char *, va_list) __attribute__((format(printf, 2, 0)));
+
+/* vsnprintf wants room for a NUL that nobody reads: text that fills the room to the last byte takes
+ * a detour. */
 static void fmt_exact(struct out *o, const char *fmt, va_list ap)
 {
 	char *text = NULL;

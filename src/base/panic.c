@@ -1,10 +1,11 @@
 /* panic.c -- the last words of the process, then abort().
  *
  *   must() false, panic_fmt()          text, stack, hooks, abort()
- *   SIGSEGV, SIGBUS, SIGFPE, SIGILL    signal and address, stack, hooks, then the signal's default action
+ *   SIGSEGV, SIGBUS, SIGFPE, SIGILL    signal, address, stack, hooks, then the default action
  *
- * Any thread may get here, two at once or one twice (a hook may itself be hit by what is broken): the first one speaks,
- * the same thread again goes straight to the end, any other thread waits for the end.  Nothing here allocates. */
+ * Any thread may get here, two at once or one twice (a hook may itself be hit by what is broken):
+ * the first one speaks, the same thread again goes straight to the end, any other thread waits for
+ * the end.  Nothing here allocates. */
 #include "base/panic.h"
 
 #include "base/out.h"
@@ -141,14 +142,16 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		say(&o);
 		panic_tell();
 	}
-	/* A fault strikes again on return, with the registers that a core dump should show; a sent signal does not. */
+	/* A fault strikes again on return, with the registers that a core dump should show; a sent
+	 * signal does not. */
 	if (info->si_code <= 0)
 		raise(sig);
 }
 
 void panic_signals(void)
 {
-	static char alt[65536]; /* the caller's stack may be what overflowed; other threads speak from their own */
+	/* the caller's stack may be what overflowed; other threads speak from their own */
+	static char alt[65536];
 	static const int sigs[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
 	stack_t ss = { .ss_sp = alt, .ss_size = sizeof(alt) };
 	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK };

@@ -1,11 +1,11 @@
 /* panic.h -- what happens when culvert itself is wrong.
  *
- * Three kinds of wrong take three paths: a bug ends here; the world's faults are negative errnos or a
- * row of why.tbl; a limit is a refusal with its own reason.  must() stays on in production; hot_must()
- * is compiled out when NDEBUG is set and is only for the inner loops.
+ * Three kinds of wrong take three paths: a bug ends here; the world's faults are negative errnos or
+ * a row of why.tbl; a limit is a refusal with its own reason.  must() stays on in production;
+ * hot_must() is compiled out when NDEBUG is set and is only for the inner loops.
  *
- * A panic prints the text, then lets every registered hook print what it owns (shard, exchange, link,
- * buffers), then abort()s: the whole process ends and the keeper starts it again. */
+ * A panic prints the text, then lets every registered hook print what it owns (shard, exchange,
+ * link, buffers), then abort()s: the whole process ends and the keeper starts it again. */
 #ifndef BASE_PANIC_H
 #define BASE_PANIC_H
 
@@ -15,10 +15,12 @@
 noreturn void panic_at(const char *file, int line, const char *func, const char *what);
 noreturn void panic_fmt(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Adds a hook; it may only read memory and write to fd 2.  At most PANIC_HOOKS of them, at start. */
+/* Adds a hook; it may only read memory and write to fd 2.  At most PANIC_HOOKS of them, at
+ * start. */
 #define PANIC_HOOKS 8
 void panic_hook(void (*dump)(int fd, void *arg), void *arg);
-/* Catches SIGSEGV, SIGBUS, SIGFPE, SIGILL and turns them into panics (dump, then the default action). */
+/* Catches SIGSEGV, SIGBUS, SIGFPE, SIGILL and turns them into panics (dump, then the default
+ * action). */
 void panic_signals(void);
 
 #define must(cond) \

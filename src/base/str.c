@@ -19,7 +19,8 @@ static inline uint32_t load32(const char *p)
 	return v;
 }
 
-/* Eight bytes at once, A-Z to a-z: bit 7 of each byte becomes "is upper case", and that bit shifted to 0x20 is the difference. */
+/* Eight bytes at once, A-Z to a-z: bit 7 of each byte becomes "is upper case", and that bit shifted
+ * to 0x20 is the difference. */
 static inline uint64_t fold64(uint64_t x)
 {
 	uint64_t low7 = x & (0x7f * ONES);
@@ -43,7 +44,8 @@ static bool same_folded(const char *a, const char *b, uint32_t n)
 		for (; i + 8 <= n; i += 8)
 			if (fold64(load64(a + i)) != fold64(load64(b + i)))
 				return false;
-		return fold64(load64(a + n - 8)) == fold64(load64(b + n - 8)); /* the rest, overlapping */
+		/* the rest, overlapping */
+		return fold64(load64(a + n - 8)) == fold64(load64(b + n - 8));
 	}
 	if (n >= 4) {
 		uint64_t x = (uint64_t)load32(a) << 32 | load32(a + n - 4);
@@ -83,7 +85,8 @@ struct str str_trim(struct str s)
 	return s;
 }
 
-/* Where the first element ends: at a comma outside of quotes, or at the end.  An open quote lasts until the end. */
+/* Where the first element ends: at a comma outside of quotes, or at the end.  An open quote lasts
+ * until the end. */
 static uint32_t item_end(struct str s)
 {
 	bool quoted = false;
@@ -124,7 +127,8 @@ bool str_u64(struct str s, uint64_t *out)
 	for (uint32_t i = 0; i < s.n; i++) {
 		uint32_t digit = (uint32_t)(unsigned char)s.p[i] - '0';
 
-		if (digit > 9 || __builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digit, &v))
+		if (digit > 9 || __builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, digit, &v))
 			return false;
 	}
 	*out = v;

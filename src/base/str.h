@@ -27,9 +27,10 @@ static inline bool str_eq(struct str a, struct str b)
 
 bool str_ieq(struct str a, struct str b);          /* ASCII case folded */
 bool str_istarts(struct str s, struct str prefix); /* ASCII case folded */
-struct str str_trim(struct str s);                 /* SP and HTAB off both ends (OWS, RFC 9110 §5.6.3) */
-/* The next element of a comma list, trimmed, empty elements skipped (RFC 9110 §5.6.1.2); quoted strings
- * are kept whole.  Moves *rest on; false at the end. */
+/* SP and HTAB off both ends (OWS, RFC 9110 §5.6.3) */
+struct str str_trim(struct str s);
+/* The next element of a comma list, trimmed, empty elements skipped (RFC 9110 §5.6.1.2); quoted
+ * strings are kept whole.  Moves *rest on; false at the end. */
 bool str_next_item(struct str *rest, struct str *item);
 /* 1*DIGIT and nothing else; false on anything else or overflow. */
 bool str_u64(struct str s, uint64_t *out);

@@ -1,25 +1,27 @@
 /* wheel.c -- four wheels of 256 slots; a slot of level k covers 256^k ms.
  *
- *   level 3   ....[slot].................     the digit of slot_ms in base 256 that differs first from now's
+ *   level 3   ....[slot].................     the digit of slot_ms (base 256) that first differs
  *   level 2   ..........[slot]...........     chooses the level, its value the slot
  *   level 1   ...[slot]..................
  *   level 0   ......[1 ms]...............
  *   due now   ripe: a list, in order
  *
- * When the moment at which a slot begins has come, its alarms are placed again: those due become ripe, the others go to
- * a finer level (or far away, if their due_ms was moved meanwhile).  Within a level only slots ahead of now's digit are
- * in use; the top level alone is a circle, because its horizon wraps.
+ * When the moment at which a slot begins has come, its alarms are placed again: those due become
+ * ripe, the others go to a finer level (or far away, if their due_ms was moved meanwhile).  Within
+ * a level only slots ahead of now's digit are in use; the top level alone is a circle, because its
+ * horizon wraps.
  *
- * `next` is never later than the begin of the first slot in use, so a turn in which nothing happens compares two numbers.
- * Bits in `used` may be stale (wheel_off does not know the wheel); the search clears them. */
+ * `next` is never later than the begin of the first slot in use, so a turn in which nothing happens
+ * compares two numbers.  Bits in `used` may be stale (wheel_off does not know the wheel); the
+ * search clears them. */
 #include "base/wheel.h"
 
 #include "base/panic.h"
 
 #include <stdlib.h>
 
-#define LEVELS 4
-#define SLOTS 256u
+#define LEVELS  4
+#define SLOTS   256u
 #define HORIZON 0xffffffffull
 
 struct wheel {
@@ -64,7 +66,8 @@ static inline void place(struct wheel *w, struct alarm *a)
 	if (at - w->now > HORIZON)
 		at = w->now + HORIZON;
 	differs = at ^ w->now;
-	level = differs > HORIZON ? LEVELS - 1 : (unsigned)(31 - __builtin_clz((uint32_t)differs)) / 8;
+	level = differs > HORIZON ? LEVELS - 1
+				  : (unsigned)(31 - __builtin_clz((uint32_t)differs)) / 8;
 	shift = level * 8;
 	i = (unsigned)(at >> shift) & (SLOTS - 1);
 	a->slot_ms = at;
@@ -110,7 +113,8 @@ static unsigned find_used(struct wheel *w, unsigned level, unsigned i)
 	return SLOTS;
 }
 
-/* When the first slot in use begins: any slot of a finer level comes before all of the coarser ones. */
+/* When the first slot in use begins: any slot of a finer level comes before all of the coarser
+ * ones. */
 static uint64_t find_next(struct wheel *w)
 {
 	unsigned digit, i;
@@ -135,13 +139,15 @@ static void empty_slot(struct wheel *w, unsigned level, unsigned i)
 	w->used[level][i / 64] &= ~(1ull << (i % 64));
 	if (list_empty(slot))
 		return;
-	list_insert_after(slot, &moved); /* takes the ring over: an alarm may come back to this very slot */
+	/* takes the ring over: an alarm may come back to this very slot */
+	list_insert_after(slot, &moved);
 	list_remove(slot);
 	while ((node = list_pop_head(&moved)) != NULL)
 		place(w, container_of(node, struct alarm, node));
 }
 
-/* Coarse levels first: what they hold for exactly this moment was set before, at greater distance. */
+/* Coarse levels first: what they hold for exactly this moment was set before, at greater
+ * distance. */
 static void look(struct wheel *w)
 {
 	for (unsigned level = LEVELS; level-- > 0;) {

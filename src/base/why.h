@@ -1,10 +1,18 @@
-/* why.h -- the reason for an end: one row of why.tbl gives enum, counter, HTTP status, retry rule, log text. */
+/* why.h -- the reason for an end: one row of why.tbl gives enum, counter, HTTP status, retry rule,
+ * log text. */
 #ifndef BASE_WHY_H
 #define BASE_WHY_H
 
 #include "base/str.h"
 
-enum why_flag { WHY_RETRY = 1, WHY_CLOSE = 2, WHY_CLIENT = 4, WHY_SERVER = 8, WHY_AFTER = 16, WHY_QUIET = 32 };
+enum why_flag {
+	WHY_RETRY = 1,
+	WHY_CLOSE = 2,
+	WHY_CLIENT = 4,
+	WHY_SERVER = 8,
+	WHY_AFTER = 16,
+	WHY_QUIET = 32
+};
 
 enum why_id {
 #define WHY(id, ...) WHY_##id,
@@ -14,8 +22,8 @@ enum why_id {
 };
 
 struct why {
-	uint8_t id;     /* enum why_id */
-	uint8_t flags;  /* enum why_flag */
+	uint8_t id;    /* enum why_id */
+	uint8_t flags; /* enum why_flag */
 	uint16_t status;
 	const char *name;         /* as logged */
 	const char *proxy_status; /* "" : none */
@@ -23,8 +31,12 @@ struct why {
 };
 
 extern const struct why why_table[WHY_ROWS];
-static inline const struct why *why(enum why_id id) { return &why_table[id]; }
-/* The row for a failed connect or send: -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH, -EADDRNOTAVAIL, -EMFILE, -ENOMEM ... */
+static inline const struct why *why(enum why_id id)
+{
+	return &why_table[id];
+}
+/* The row for a failed connect or send: -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH, -EADDRNOTAVAIL,
+ * -EMFILE, -ENOMEM ... */
 const struct why *why_of_errno(int neg_errno);
 
 #endif

@@ -42,11 +42,48 @@ static const char *shown(const struct addr *a, bool port)
 
 static void test_parse_ip(void **state)
 {
-	static const char *const bad[] = { "", "1", "127.1", "1.2.3", "1.2.3.", ".1.2.3", "1.2.3.4.", "1.2.3.4.5", "1.2.3.256",
-		"1.2.3.1000", "01.2.3.4", "1.2.3.00", "0x7f.0.0.1", "0x7f000001", "2130706433", "017700000001", "1.2.3.4 ", " 1.2.3.4",
-		"1.2.3.4/8", "1.2.3.-4", "+1.2.3.4", "[1.2.3.4]", "1.2.3.4:80", "[::1", "::1]", "[]", "[[::1]]", ":", ":::", "::1%lo",
-		"[fe80::1%eth0]", "1::2::3", "12345::", "::ffff:1.2.3", "::ffff:127.1", "::ffff:01.2.3.4", "1:2:3:4:5:6:7:8:9", "example.com",
-		"0000:0000:0000:0000:0000:0000:0000:0000:0000:0000", "localhost", "a", "::g" };
+	static const char *const bad[] = { "",
+					   "1",
+					   "127.1",
+					   "1.2.3",
+					   "1.2.3.",
+					   ".1.2.3",
+					   "1.2.3.4.",
+					   "1.2.3.4.5",
+					   "1.2.3.256",
+					   "1.2.3.1000",
+					   "01.2.3.4",
+					   "1.2.3.00",
+					   "0x7f.0.0.1",
+					   "0x7f000001",
+					   "2130706433",
+					   "017700000001",
+					   "1.2.3.4 ",
+					   " 1.2.3.4",
+					   "1.2.3.4/8",
+					   "1.2.3.-4",
+					   "+1.2.3.4",
+					   "[1.2.3.4]",
+					   "1.2.3.4:80",
+					   "[::1",
+					   "::1]",
+					   "[]",
+					   "[[::1]]",
+					   ":",
+					   ":::",
+					   "::1%lo",
+					   "[fe80::1%eth0]",
+					   "1::2::3",
+					   "12345::",
+					   "::ffff:1.2.3",
+					   "::ffff:127.1",
+					   "::ffff:01.2.3.4",
+					   "1:2:3:4:5:6:7:8:9",
+					   "example.com",
+					   "0000:0000:0000:0000:0000:0000:0000:0000:0000:0000",
+					   "localhost",
+					   "a",
+					   "::g" };
 	struct addr a;
 
 	(void)state;
@@ -76,16 +113,33 @@ static void test_parse_ip(void **state)
 
 static void test_out(void **state)
 {
-	static const char *const same[] = { "0.0.0.0", "255.255.255.255", "10.0.200.9", "::", "::1", "1::", "2001:db8::1", "fe80::1:0:0:1",
-		"1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "0:1:0:1:0:1:0:1", "1:0:2::3", "::2:3:4:5:6:7:8", "1:2:3:4:5:6:7::", "1:0:0:2::3",
-		"0:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:0", "64:ff9b::7f00:1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" };
+	static const char *const same[] = { "0.0.0.0",
+					    "255.255.255.255",
+					    "10.0.200.9",
+					    "::",
+					    "::1",
+					    "1::",
+					    "2001:db8::1",
+					    "fe80::1:0:0:1",
+					    "1:2:3:4:5:6:7:8",
+					    "::ffff:1.2.3.4",
+					    "0:1:0:1:0:1:0:1",
+					    "1:0:2::3",
+					    "::2:3:4:5:6:7:8",
+					    "1:2:3:4:5:6:7::",
+					    "1:0:0:2::3",
+					    "0:2:3:4:5:6:7:8",
+					    "1:2:3:4:5:6:7:0",
+					    "64:ff9b::7f00:1",
+					    "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" };
 	struct addr a;
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_LEN(same); i++) {
 		a = ip(same[i]);
 		if (!strcmp(same[i], "::2:3:4:5:6:7:8"))
-			assert_string_equal(shown(&a, false), "0:2:3:4:5:6:7:8"); /* one zero group is not shortened */
+			/* one zero group is not shortened */
+			assert_string_equal(shown(&a, false), "0:2:3:4:5:6:7:8");
 		else if (!strcmp(same[i], "1:2:3:4:5:6:7::"))
 			assert_string_equal(shown(&a, false), "1:2:3:4:5:6:7:0");
 		else
@@ -147,9 +201,25 @@ static void test_same(void **state)
 
 static void test_parse_net(void **state)
 {
-	static const char *const bad[] = { "", "/", "/8", "10.0.0.0/", "10.0.0.0/33", "10.0.0.1/8", "10.0.0.0/08", "10.0.0.0/ 8",
-		"10.0.0.0/8/8", "10/8", "10.0.0.0/-1", "::/129", "::1/127", "fd00::/4294967304", "[::1]/128", "10.128.0.0/8", "1.2.3.4/31.",
-		"2001:db8::1/64", "::ffff:10.0.0.1/104" };
+	static const char *const bad[] = { "",
+					   "/",
+					   "/8",
+					   "10.0.0.0/",
+					   "10.0.0.0/33",
+					   "10.0.0.1/8",
+					   "10.0.0.0/08",
+					   "10.0.0.0/ 8",
+					   "10.0.0.0/8/8",
+					   "10/8",
+					   "10.0.0.0/-1",
+					   "::/129",
+					   "::1/127",
+					   "fd00::/4294967304",
+					   "[::1]/128",
+					   "10.128.0.0/8",
+					   "1.2.3.4/31.",
+					   "2001:db8::1/64",
+					   "::ffff:10.0.0.1/104" };
 	struct addr_net n;
 
 	(void)state;
@@ -195,7 +265,8 @@ static void test_in_net(void **state)
 
 static void test_find_net(void **state)
 {
-	struct addr_net nets[] = { net("10.0.0.0/8"), net("::/0"), net("10.20.0.0/16"), net("0.0.0.0/0"), net("10.20.0.0/16") };
+	struct addr_net nets[] = { net("10.0.0.0/8"), net("::/0"), net("10.20.0.0/16"),
+				   net("0.0.0.0/0"), net("10.20.0.0/16") };
 	struct addr a = ip("10.20.1.1"), b = ip("10.21.1.1"), c = ip("9.9.9.9"), d = ip("2001::1");
 
 	(void)state;
@@ -209,8 +280,10 @@ static void test_find_net(void **state)
 
 static void test_loopback(void **state)
 {
-	static const char *const yes[] = { "127.0.0.1", "127.255.255.255", "::1", "::ffff:127.0.0.1" };
-	static const char *const no[] = { "126.255.255.255", "128.0.0.0", "0.0.0.0", "::", "::2", "::127.0.0.1", "fe80::1" };
+	static const char *const yes[] = { "127.0.0.1", "127.255.255.255", "::1",
+					   "::ffff:127.0.0.1" };
+	static const char *const no[] = { "126.255.255.255", "128.0.0.0", "0.0.0.0", "::", "::2",
+					  "::127.0.0.1",     "fe80::1" };
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_LEN(yes); i++) {
@@ -226,18 +299,24 @@ static void test_loopback(void **state)
 }
 
 /* First and last address of every special IPv4 range, and the neighbours outside. */
-static const struct { const char *first, *last; } special[] = {
-	{ "0.0.0.0", "0.255.255.255" }, { "10.0.0.0", "10.255.255.255" }, { "100.64.0.0", "100.127.255.255" },
-	{ "127.0.0.0", "127.255.255.255" }, { "168.63.129.16", "168.63.129.16" }, { "169.254.0.0", "169.254.255.255" },
-	{ "172.16.0.0", "172.31.255.255" }, { "192.0.0.0", "192.0.0.255" }, { "192.0.2.0", "192.0.2.255" },
-	{ "192.88.99.0", "192.88.99.255" }, { "192.168.0.0", "192.168.255.255" }, { "198.18.0.0", "198.19.255.255" },
-	{ "198.51.100.0", "198.51.100.255" }, { "203.0.113.0", "203.0.113.255" }, { "224.0.0.0", "255.255.255.255" },
+static const struct {
+	const char *first, *last;
+} special[] = {
+	{ "0.0.0.0", "0.255.255.255" },       { "10.0.0.0", "10.255.255.255" },
+	{ "100.64.0.0", "100.127.255.255" },  { "127.0.0.0", "127.255.255.255" },
+	{ "168.63.129.16", "168.63.129.16" }, { "169.254.0.0", "169.254.255.255" },
+	{ "172.16.0.0", "172.31.255.255" },   { "192.0.0.0", "192.0.0.255" },
+	{ "192.0.2.0", "192.0.2.255" },       { "192.88.99.0", "192.88.99.255" },
+	{ "192.168.0.0", "192.168.255.255" }, { "198.18.0.0", "198.19.255.255" },
+	{ "198.51.100.0", "198.51.100.255" }, { "203.0.113.0", "203.0.113.255" },
+	{ "224.0.0.0", "255.255.255.255" },
 };
 
 /* a.b.c.d in every IPv6 dress that carries it. */
 static bool public_in_all(uint32_t v4, bool *all_same)
 {
-	uint8_t b[4] = { (uint8_t)(v4 >> 24), (uint8_t)(v4 >> 16), (uint8_t)(v4 >> 8), (uint8_t)v4 };
+	uint8_t b[4] = { (uint8_t)(v4 >> 24), (uint8_t)(v4 >> 16), (uint8_t)(v4 >> 8),
+			 (uint8_t)v4 };
 	char quad[20], text[64];
 	bool first;
 	struct addr a;
@@ -254,7 +333,8 @@ static bool public_in_all(uint32_t v4, bool *all_same)
 		case 3: snprintf(text, sizeof(text), "64:ff9b:1::%s", quad); break;
 		case 4: snprintf(text, sizeof(text), "2002:%x:%x::1", v4 >> 16, v4 & 0xffff); break;
 		default: /* Teredo: a public server, this client */
-			snprintf(text, sizeof(text), "2001:0:808:808:0:0:%x:%x", ~v4 >> 16, ~v4 & 0xffff);
+			snprintf(text, sizeof(text), "2001:0:808:808:0:0:%x:%x", ~v4 >> 16,
+				 ~v4 & 0xffff);
 		}
 		a = ip(text);
 		if (addr_is_public(&a) != first) {
@@ -303,14 +383,50 @@ static void test_public_v4(void **state)
 
 static void test_public_v6(void **state)
 {
-	static const char *const no[] = { "::", "::1", "::2", "1::", "100::1", "100:0:0:1::1", "64:ff9b:2::8.8.8.8", "64:ff9b:1:7f00:0:100::",
-		"64:ff9b:1:808:8:800::", "64:ff9b:0:1::8.8.8.8", "200::1", "1fff:ffff::1", "2001::1", "2001:1::1", "2001:2::1", "2001:10::1",
-		"2001:20::1", "2001:1ff::1", "2001:db8::1", "2001:db8:ffff::1", "3fff::1", "3fff:fff::1", "4000::1", "5f00::1", "fc00::1",
-		"fd00:ec2::254", "fdff::1", "fe80::1", "febf::1", "fec0::1", "feff::1", "ff02::1", "ff0e::1",
-		"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2001:0:7f00:1:0:0:f7f7:f7f7", "2002:a00:1::1", "2002::1" };
-	static const char *const yes[] = { "2001:200::1", "2001:4860:4860::8888", "2000::1", "2606:4700::1111", "2001:db7:ffff::1", "2001:db9::1",
-		"3ffe::1", "3fff:1000::1", "2002:808:808::1", "2001:0:808:808:0:0:f7f7:f7f7", "64:ff9b::808:808", "::ffff:8.8.8.8", "2003::1",
-		"2a00:1450::1" };
+	static const char *const no[] = { "::",
+					  "::1",
+					  "::2",
+					  "1::",
+					  "100::1",
+					  "100:0:0:1::1",
+					  "64:ff9b:2::8.8.8.8",
+					  "64:ff9b:1:7f00:0:100::",
+					  "64:ff9b:1:808:8:800::",
+					  "64:ff9b:0:1::8.8.8.8",
+					  "200::1",
+					  "1fff:ffff::1",
+					  "2001::1",
+					  "2001:1::1",
+					  "2001:2::1",
+					  "2001:10::1",
+					  "2001:20::1",
+					  "2001:1ff::1",
+					  "2001:db8::1",
+					  "2001:db8:ffff::1",
+					  "3fff::1",
+					  "3fff:fff::1",
+					  "4000::1",
+					  "5f00::1",
+					  "fc00::1",
+					  "fd00:ec2::254",
+					  "fdff::1",
+					  "fe80::1",
+					  "febf::1",
+					  "fec0::1",
+					  "feff::1",
+					  "ff02::1",
+					  "ff0e::1",
+					  "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+					  "2001:0:7f00:1:0:0:f7f7:f7f7",
+					  "2002:a00:1::1",
+					  "2002::1" };
+	static const char *const yes[] = { "2001:200::1",      "2001:4860:4860::8888",
+					   "2000::1",          "2606:4700::1111",
+					   "2001:db7:ffff::1", "2001:db9::1",
+					   "3ffe::1",          "3fff:1000::1",
+					   "2002:808:808::1",  "2001:0:808:808:0:0:f7f7:f7f7",
+					   "64:ff9b::808:808", "::ffff:8.8.8.8",
+					   "2003::1",          "2a00:1450::1" };
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_LEN(no); i++) {
@@ -330,10 +446,11 @@ static void test_public_v6(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse_ip), cmocka_unit_test(test_out), cmocka_unit_test(test_out_random),
-		cmocka_unit_test(test_same), cmocka_unit_test(test_parse_net), cmocka_unit_test(test_in_net),
-		cmocka_unit_test(test_find_net), cmocka_unit_test(test_loopback), cmocka_unit_test(test_public_v4),
-		cmocka_unit_test(test_public_v6),
+		cmocka_unit_test(test_parse_ip),   cmocka_unit_test(test_out),
+		cmocka_unit_test(test_out_random), cmocka_unit_test(test_same),
+		cmocka_unit_test(test_parse_net),  cmocka_unit_test(test_in_net),
+		cmocka_unit_test(test_find_net),   cmocka_unit_test(test_loopback),
+		cmocka_unit_test(test_public_v4),  cmocka_unit_test(test_public_v6),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

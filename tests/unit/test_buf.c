@@ -276,7 +276,8 @@ static void test_front_iov(void **state)
 	bufq_free(&q);
 }
 
-/* Four spans need no memory beyond the queue; with more a ring comes, and goes when the queue is empty. */
+/* Four spans need no memory beyond the queue; with more a ring comes, and goes when the queue is
+ * empty. */
 static void test_ring_memory(void **state)
 {
 	struct bufq q;
@@ -327,10 +328,13 @@ static void test_dump(void **state)
 
 /* --- model --- */
 
-#define QUEUES 3
+#define QUEUES    3
 #define MODEL_MAX 8192
 static struct bufq queue[QUEUES];
-static struct { uint8_t b[MODEL_MAX]; uint32_t n; } model[QUEUES];
+static struct {
+	uint8_t b[MODEL_MAX];
+	uint32_t n;
+} model[QUEUES];
 static uint8_t bytes[65536];
 static struct shared_block shared = { .hold = on_hold, .release = on_release };
 static unsigned shared_taken;
@@ -376,15 +380,12 @@ static void step_other(unsigned i)
 
 	model_put(i, p, n);
 	switch (rnd(4)) {
-	case 0:
-		assert_true(bufq_put_const(&queue[i], p, n));
-		break;
+	case 0: assert_true(bufq_put_const(&queue[i], p, n)); break;
 	case 1:
 		shared_taken++;
 		assert_true(bufq_put_shared(&queue[i], &shared, p, n));
 		break;
-	default:
-		assert_true(bufq_put_copy(&queue[i], &pool, p, n));
+	default: assert_true(bufq_put_copy(&queue[i], &pool, p, n));
 	}
 }
 
@@ -442,7 +443,8 @@ static void test_model(void **state)
 		unsigned i = rnd(QUEUES);
 
 		switch (rnd(step / 5000 % 2 ? 8 : 5)) {
-		case 0: case 1:
+		case 0:
+		case 1:
 			if (model[i].n + 64 <= MODEL_MAX)
 				step_seg(i);
 			break;
@@ -450,11 +452,8 @@ static void test_model(void **state)
 			if (model[i].n + 400 <= MODEL_MAX)
 				step_other(i);
 			break;
-		case 3:
-			step_move(i);
-			break;
-		default:
-			step_drop(i);
+		case 3: step_move(i); break;
+		default: step_drop(i);
 		}
 		check(i);
 		if (step % 1000 == 999)
@@ -468,10 +467,12 @@ static void test_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seg), cmocka_unit_test(test_real_pools), cmocka_unit_test(test_marks),
-		cmocka_unit_test(test_put_seg), cmocka_unit_test(test_copy), cmocka_unit_test(test_copy_refused),
-		cmocka_unit_test(test_shared), cmocka_unit_test(test_move), cmocka_unit_test(test_front_iov),
-		cmocka_unit_test(test_ring_memory), cmocka_unit_test(test_dump), cmocka_unit_test(test_model),
+		cmocka_unit_test(test_seg),       cmocka_unit_test(test_real_pools),
+		cmocka_unit_test(test_marks),     cmocka_unit_test(test_put_seg),
+		cmocka_unit_test(test_copy),      cmocka_unit_test(test_copy_refused),
+		cmocka_unit_test(test_shared),    cmocka_unit_test(test_move),
+		cmocka_unit_test(test_front_iov), cmocka_unit_test(test_ring_memory),
+		cmocka_unit_test(test_dump),      cmocka_unit_test(test_model),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,7 +14,8 @@ static void order(struct list *l, const int *want, unsigned n)
 	struct list *node, *tmp;
 	unsigned i = 0;
 
-	list_each_safe(node, tmp, l) {
+	list_each_safe(node, tmp, l)
+	{
 		assert_true(i < n);
 		assert_int_equal(container_of(node, struct item, node)->v, want[i]);
 		assert_ptr_equal(node->next->prev, node);
@@ -60,16 +61,16 @@ static void test_remove_while_walking(void **state)
 		v[i].v = i;
 		list_push_tail(&l, &v[i].node);
 	}
-	list_each_safe(node, tmp, &l)
-		if (container_of(node, struct item, node)->v % 2 == 0)
-			list_remove(node);
+	list_each_safe(node, tmp, &l) if (container_of(node, struct item, node)->v % 2 == 0)
+		list_remove(node);
 	order(&l, (int[]){ 1, 3 }, 2);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_push_pop_remove), cmocka_unit_test(test_remove_while_walking),
+		cmocka_unit_test(test_push_pop_remove),
+		cmocka_unit_test(test_remove_while_walking),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

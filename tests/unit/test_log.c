@@ -1,4 +1,5 @@
-/* test_log.c -- rings and the writer thread, with sinks that are quick, blocked, full, torn and swapped; the operational log. */
+/* test_log.c -- rings and the writer thread, with sinks that are quick, blocked, full, torn and
+ * swapped; the operational log. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -31,14 +32,14 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-#define WAIT_FOR(cond) \
-	do { \
-		uint64_t until_ = now_ms() + 20000; \
-		while (!(cond)) { \
-			if (now_ms() > until_) \
+#define WAIT_FOR(cond)                                             \
+	do {                                                       \
+		uint64_t until_ = now_ms() + 20000;                \
+		while (!(cond)) {                                  \
+			if (now_ms() > until_)                     \
 				fail_msg("never came: %s", #cond); \
-			nap(); \
-		} \
+			nap();                                     \
+		}                                                  \
 	} while (0)
 
 static int temp_file(void)
@@ -89,7 +90,8 @@ static void test_ring_full(void **state)
 	assert_string_equal(log_sink_name(s), "full");
 	assert_null(log_ring_reserve(r, 4097));
 	for (unsigned i = 0; i < 64; i++) /* 64 lines of 64 bytes: filled to the last byte */
-		assert_true(line(r, "012345678901234567890123456789012345678901234567890123456789012\n"));
+		assert_true(line(
+			r, "012345678901234567890123456789012345678901234567890123456789012\n"));
 	assert_false(line(r, "x\n"));
 	assert_null(log_ring_reserve(r, 1));
 	assert_int_equal(log_sink_dropped(s), 3);
@@ -139,7 +141,8 @@ static void *produce(void *arg)
 		char *at;
 
 		do {
-			at = log_ring_reserve(p->ring, 400); /* more than is used, as the access log does */
+			/* more than is used, as the access log does */
+			at = log_ring_reserve(p->ring, 400);
 			if (!at && p->wait)
 				nap();
 		} while (!at && p->wait);
@@ -176,9 +179,13 @@ static uint64_t check_lines(const char *all, unsigned producers)
 	return n;
 }
 
-static void run_producer(struct producer *p, unsigned id, struct log_sink *sink, unsigned lines, bool wait)
+static void run_producer(struct producer *p, unsigned id, struct log_sink *sink, unsigned lines,
+			 bool wait)
 {
-	*p = (struct producer){ .id = id, .lines = lines, .wait = wait, .ring = log_ring_new(sink, 16384) };
+	*p = (struct producer){ .id = id,
+				.lines = lines,
+				.wait = wait,
+				.ring = log_ring_new(sink, 16384) };
 	assert_int_equal(pthread_create(&p->thread, NULL, produce, p), 0);
 }
 
@@ -240,7 +247,8 @@ static void test_blocked_pipe(void **state)
 	run_producer(&p[1], 1, quick, 4000, true);
 	pthread_join(p[0].thread, NULL);
 	pthread_join(p[1].thread, NULL);
-	/* Nobody reads the pipe: it and the ring are full, the rest was dropped; the other sink goes on. */
+	/* Nobody reads the pipe: it and the ring are full, the rest was dropped; the other sink
+	 * goes on. */
 	WAIT_FOR(log_sink_written(quick) == p[1].sent);
 	assert_true(log_sink_dropped(slow) > 0);
 	assert_int_equal(log_sink_dropped(slow), 4000 - p[0].sent);
@@ -312,7 +320,8 @@ static void test_socket(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
 	s = log_sink_new("socket", sv[0]);
 	assert_int_equal(log_writer_start(), 0);
-	run_producer(&p, 0, s, 6000, false); /* more than the socket holds: sends are cut anywhere */
+	/* more than the socket holds: sends are cut anywhere */
+	run_producer(&p, 0, s, 6000, false);
 	pthread_join(p.thread, NULL);
 	WAIT_FOR((n = drain_pipe(sv[1], n)) > 0 && log_sink_written(s) == p.sent);
 	log_writer_stop();
@@ -478,7 +487,8 @@ static void test_say_levels_and_json(void **state)
 	assert_true(log_say_on(LOG_ERROR) && log_say_on(LOG_WARN) && !log_say_on(LOG_INFO));
 	log_say(LOG_INFO, "not shown %d", 1);
 	log_say(LOG_WARN, "no writer \"%d\"\n", 1); /* at once, as no writer runs */
-	assert_has(file_text(fd), "\",\"level\":\"warn\",\"message\":\"no writer \\\"1\\\"\\n\"}\n");
+	assert_has(file_text(fd),
+		   "\",\"level\":\"warn\",\"message\":\"no writer \\\"1\\\"\\n\"}\n");
 	assert_int_equal(log_writer_start(), 0);
 	log_say_level(LOG_DEBUG);
 	log_say(LOG_DEBUG, "d%d", 1);
@@ -518,7 +528,8 @@ static void test_say_folds(void **state)
 		log_say(LOG_WARN, "server %d refused", i); /* a warning: the format counts */
 	for (int i = 0; i < 5; i++)
 		log_say(LOG_INFO, "same");
-	WAIT_FOR(strstr(file_text(fd), "server 0 refused \xe2\x80\xa6 (41 more like this)\n")); /* by itself, a second later */
+	/* by itself, a second later */
+	WAIT_FOR(strstr(file_text(fd), "server 0 refused \xe2\x80\xa6 (41 more like this)\n"));
 	WAIT_FOR(strstr(file_text(fd), "info same \xe2\x80\xa6 (4 more like this)\n"));
 	log_say(LOG_WARN, "server %d refused", 99);
 	log_writer_stop();
@@ -575,11 +586,21 @@ static void test_say_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_say_stderr), cmocka_unit_test(test_ring_full), cmocka_unit_test(test_producers),
-		cmocka_unit_test(test_blocked_pipe), cmocka_unit_test(test_end_with_blocked_pipe), cmocka_unit_test(test_reader_gone),
-		cmocka_unit_test(test_socket), cmocka_unit_test(test_dev_full), cmocka_unit_test(test_swap),
-		cmocka_unit_test(test_torn), cmocka_unit_test(test_panic), cmocka_unit_test(test_say_levels_and_json),
-		cmocka_unit_test(test_say_folds), cmocka_unit_test(test_say_folds_told_at_end), cmocka_unit_test(test_say_threads),
+		cmocka_unit_test(test_say_stderr),
+		cmocka_unit_test(test_ring_full),
+		cmocka_unit_test(test_producers),
+		cmocka_unit_test(test_blocked_pipe),
+		cmocka_unit_test(test_end_with_blocked_pipe),
+		cmocka_unit_test(test_reader_gone),
+		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_dev_full),
+		cmocka_unit_test(test_swap),
+		cmocka_unit_test(test_torn),
+		cmocka_unit_test(test_panic),
+		cmocka_unit_test(test_say_levels_and_json),
+		cmocka_unit_test(test_say_folds),
+		cmocka_unit_test(test_say_folds_told_at_end),
+		cmocka_unit_test(test_say_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,9 +23,14 @@ static const uint64_t seed[2] = { 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull }
 static void test_siphash(void **state)
 {
 	static const uint64_t zero[2], one[2] = { 0xaed66ce184be2329ull, 0xebe9bbf1f1499052ull };
-	static const struct { size_t n; uint64_t want; } v[] = {
-		{ 1, 0x68a914128e01e473ull }, { 2, 0x10bac45c41e3669ull }, { 7, 0x2f098ab0c751325aull }, { 8, 0xead411e67ebe2eeaull },
-		{ 9, 0x75927f9d95124362ull }, { 15, 0xf30eb725bb91c9eaull }, { 16, 0x8972188433a5c5b7ull }, { 17, 0x4883c49a2c009c1dull },
+	static const struct {
+		size_t n;
+		uint64_t want;
+	} v[] = {
+		{ 1, 0x68a914128e01e473ull },  { 2, 0x10bac45c41e3669ull },
+		{ 7, 0x2f098ab0c751325aull },  { 8, 0xead411e67ebe2eeaull },
+		{ 9, 0x75927f9d95124362ull },  { 15, 0xf30eb725bb91c9eaull },
+		{ 16, 0x8972188433a5c5b7ull }, { 17, 0x4883c49a2c009c1dull },
 		{ 63, 0x385d3e39e5f37359ull }, { 64, 0x75e05fd5bbc870c6ull },
 	};
 	uint8_t in[64];
@@ -110,7 +115,9 @@ static void test_model(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_siphash), cmocka_unit_test(test_few), cmocka_unit_test(test_model) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_siphash),
+					    cmocka_unit_test(test_few),
+					    cmocka_unit_test(test_model) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

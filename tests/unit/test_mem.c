@@ -78,8 +78,11 @@ static void test_slab_lifo(void **state)
 
 static void test_slab_sizes(void **state)
 {
-	static const struct { uint32_t size, per_chunk; } v[] = {
-		{ 1, 4096 }, { 16, 4096 }, { 17, 2048 }, { 1024, 64 }, { 4096, 16 }, { 40000, 1 }, { 65536, 1 }, { 70000, 1 },
+	static const struct {
+		uint32_t size, per_chunk;
+	} v[] = {
+		{ 1, 4096 },  { 16, 4096 }, { 17, 2048 }, { 1024, 64 },
+		{ 4096, 16 }, { 40000, 1 }, { 65536, 1 }, { 70000, 1 },
 	};
 
 	(void)state;
@@ -323,10 +326,12 @@ static void test_arena_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget), cmocka_unit_test(test_budget_threads), cmocka_unit_test(test_slab_lifo),
-		cmocka_unit_test(test_slab_sizes), cmocka_unit_test(test_slab_refused), cmocka_unit_test(test_slab_trim),
-		cmocka_unit_test(test_slab_random), cmocka_unit_test(test_arena), cmocka_unit_test(test_arena_doubles),
-		cmocka_unit_test(test_arena_refused), cmocka_unit_test(test_arena_copies),
+		cmocka_unit_test(test_budget),        cmocka_unit_test(test_budget_threads),
+		cmocka_unit_test(test_slab_lifo),     cmocka_unit_test(test_slab_sizes),
+		cmocka_unit_test(test_slab_refused),  cmocka_unit_test(test_slab_trim),
+		cmocka_unit_test(test_slab_random),   cmocka_unit_test(test_arena),
+		cmocka_unit_test(test_arena_doubles), cmocka_unit_test(test_arena_refused),
+		cmocka_unit_test(test_arena_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,11 +55,12 @@ static void test_counter_gauge(void **state)
 
 	(void)state;
 	assert_true(a != 0 && b != 0 && a != b);
-	assert_int_equal(metric_slot(m, METRIC_RETRIES, L(STR("app"), STR("connection_refused"))), a);
+	assert_int_equal(metric_slot(m, METRIC_RETRIES, L(STR("app"), STR("connection_refused"))),
+			 a);
 	assert_true(metric_slot(m, METRIC_RETRIES, L(STR("app"), STR("dns_error"))) != a);
 	metric_add(c0, a, 3);
 	metric_add(c1, a, 4);
-	metric_add(c0, b, 5);           /* up here, */
+	metric_add(c0, b, 5);            /* up here, */
 	metric_add(c1, b, (uint64_t)-2); /* down there */
 	assert_int_equal(metric_sum(m, a), 7);
 	scrape(m);
@@ -89,8 +90,9 @@ static void test_labels(void **state)
 	metric_slot(m, METRIC_DNS, L(STR("a\"b\\c\nd")));
 	/* What could be taken for another series' labels is not. */
 	assert_int_not_equal(metric_slot(m, METRIC_RETRIES, L(STR("a\",reason=\"b"), STR("c"))),
-		metric_slot(m, METRIC_RETRIES, L(STR("a"), STR("b\",reason=\"c"))));
-	assert_int_equal(metric_slot(m, METRIC_DNS, L((struct str){ .p = big, .n = sizeof(big) })), 0);
+			     metric_slot(m, METRIC_RETRIES, L(STR("a"), STR("b\",reason=\"c"))));
+	assert_int_equal(metric_slot(m, METRIC_DNS, L((struct str){ .p = big, .n = sizeof(big) })),
+			 0);
 	scrape(m);
 	assert_line("culvert_draining 1");
 	assert_line("culvert_dns_queries_total{result=\"a\\\"b\\\\c\\nd\"} 0");
@@ -100,9 +102,23 @@ static void test_labels(void **state)
 
 static void test_histogram(void **state)
 {
-	static const struct { uint64_t us; unsigned bucket; } v[] = {
-		{ 0, 0 }, { 1, 0 }, { 500, 0 }, { 501, 1 }, { 1000, 1 }, { 1001, 2 }, { 2000, 2 }, { 2001, 3 },
-		{ 500ull << 16, 16 }, { (500ull << 16) + 1, 17 }, { 500ull << 17, 17 }, { (500ull << 17) + 1, 18 }, { UINT64_MAX, 18 },
+	static const struct {
+		uint64_t us;
+		unsigned bucket;
+	} v[] = {
+		{ 0, 0 },
+		{ 1, 0 },
+		{ 500, 0 },
+		{ 501, 1 },
+		{ 1000, 1 },
+		{ 1001, 2 },
+		{ 2000, 2 },
+		{ 2001, 3 },
+		{ 500ull << 16, 16 },
+		{ (500ull << 16) + 1, 17 },
+		{ 500ull << 17, 17 },
+		{ (500ull << 17) + 1, 18 },
+		{ UINT64_MAX, 18 },
 	};
 	struct metrics *m = metrics_new(2);
 	uint32_t slot = metric_slot(m, METRIC_DURATION, L(STR("public")));
@@ -111,7 +127,8 @@ static void test_histogram(void **state)
 	(void)state;
 	assert_int_equal(other, slot + HISTOGRAM_CELLS);
 	for (unsigned i = 0; i < ARRAY_LEN(v); i++) {
-		uint64_t *cells = metric_cells(m, i % 2), before = cells[slot + v[i].bucket], sum = metric_sum(m, slot + HISTOGRAM_BUCKETS);
+		uint64_t *cells = metric_cells(m, i % 2), before = cells[slot + v[i].bucket],
+			 sum = metric_sum(m, slot + HISTOGRAM_BUCKETS);
 
 		metric_observe_us(cells, slot, v[i].us);
 		assert_int_equal(cells[slot + v[i].bucket], before + 1);
@@ -123,7 +140,8 @@ static void test_histogram(void **state)
 	assert_line("# TYPE culvert_request_duration_seconds histogram");
 	assert_line("culvert_request_duration_seconds_bucket{listener=\"public\",le=\"0.0005\"} 3");
 	assert_line("culvert_request_duration_seconds_bucket{listener=\"public\",le=\"0.001\"} 5");
-	assert_line("culvert_request_duration_seconds_bucket{listener=\"public\",le=\"65.536\"} 11");
+	assert_line(
+		"culvert_request_duration_seconds_bucket{listener=\"public\",le=\"65.536\"} 11");
 	assert_line("culvert_request_duration_seconds_bucket{listener=\"public\",le=\"+Inf\"} 13");
 	assert_line("culvert_request_duration_seconds_count{listener=\"public\"} 13");
 	assert_line("culvert_request_duration_seconds_bucket{listener=\"egress\",le=\"1.024\"} 1");
@@ -165,7 +183,8 @@ static void test_full(void **state)
 	for (unsigned i = 0; i < METRIC_SLOTS + 100; i++) {
 		uint32_t n = (uint32_t)snprintf(name, sizeof(name), "u%u", i);
 
-		slot = metric_slot(m, METRIC_UP_REUSES, L((struct str){ .p = name, .n = n }, STR("s")));
+		slot = metric_slot(m, METRIC_UP_REUSES,
+				   L((struct str){ .p = name, .n = n }, STR("s")));
 		refused += slot == 0;
 		assert_true(slot == 0 || slot > first);
 	}
@@ -179,7 +198,8 @@ static void test_full(void **state)
 	scrape(m);
 	snprintf(name, sizeof(name), "%u", refused + 1);
 	assert_non_null(strstr(all, "\nculvert_metric_series_refused_total "));
-	assert_memory_equal(strstr(all, "\nculvert_metric_series_refused_total ") + 37, name, strlen(name));
+	assert_memory_equal(strstr(all, "\nculvert_metric_series_refused_total ") + 37, name,
+			    strlen(name));
 	assert_line("culvert_upstream_reuses_total{upstream=\"u0\",server=\"s\"} 0");
 	metrics_free(&m);
 }
@@ -213,8 +233,11 @@ static void test_threads(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		c[i] = (struct counter){ .m = m, .shard = i, .slot = metric_slot(m, METRIC_DRAINING, NULL),
-			.histogram = metric_slot(m, METRIC_DURATION, L(STR("x"))) };
+		c[i] = (struct counter){ .m = m,
+					 .shard = i,
+					 .slot = metric_slot(m, METRIC_DRAINING, NULL),
+					 .histogram =
+						 metric_slot(m, METRIC_DURATION, L(STR("x"))) };
 		assert_int_equal(pthread_create(&c[i].thread, NULL, count, &c[i]), 0);
 	}
 	for (unsigned i = 0; i < 50; i++) { /* series are made, and texts, while they count */
@@ -235,8 +258,9 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counter_gauge), cmocka_unit_test(test_labels), cmocka_unit_test(test_histogram),
-		cmocka_unit_test(test_pull), cmocka_unit_test(test_full), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_counter_gauge), cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_histogram),     cmocka_unit_test(test_pull),
+		cmocka_unit_test(test_full),          cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

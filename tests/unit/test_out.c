@@ -105,13 +105,14 @@ static void test_json(void **state)
 	JSON("plain ~ /?&<>'", "plain ~ /?&<>'");
 	JSON("a\"b\\c", "a\\\"b\\\\c");
 	JSON("\r\n\t\b\0\x1b[2J\x7f", "\\r\\n\\t\\u0008\\u0000\\u001b[2J\\u007f");
-	JSON("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
-	JSON("\xc2\x9b", "\\u009b");            /* C1: CSI */
+	JSON("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+	     "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+	JSON("\xc2\x9b", "\\u009b"); /* C1: CSI */
 	JSON("\xc2\xa0", "\xc2\xa0");
-	JSON("\x80", "\\ufffd");                /* a lone tail */
-	JSON("\xc3", "\\ufffd");                /* cut short */
+	JSON("\x80", "\\ufffd"); /* a lone tail */
+	JSON("\xc3", "\\ufffd"); /* cut short */
 	JSON("\xc3(", "\\ufffd(");
-	JSON("\xc0\xaf", "\\ufffd\\ufffd");     /* overlong */
+	JSON("\xc0\xaf", "\\ufffd\\ufffd"); /* overlong */
 	JSON("\xc1\xbf", "\\ufffd\\ufffd");
 	JSON("\xe0\x9f\xbf", "\\ufffd\\ufffd\\ufffd");
 	JSON("\xe0\xa0\x80", "\xe0\xa0\x80");
@@ -126,7 +127,8 @@ static void test_json(void **state)
 	JSON("0123456789abcdef0123456789abcdef0123456", "0123456789abcdef0123456789abcdef0123456");
 }
 
-/* One dirty byte at every place of strings of every length: the block copy must stop exactly there. */
+/* One dirty byte at every place of strings of every length: the block copy must stop exactly
+ * there. */
 static void test_json_places(void **state)
 {
 	char in[70], want[80];
@@ -158,7 +160,8 @@ static void test_json_every_byte(void **state)
 		out_json(&o, (struct str){ .p = in, .n = sizeof(in) });
 		assert_true(out_ok(&o));
 		got = buf[20];
-		assert_int_equal(got == (char)c && out_len(&o) == 33, c >= 0x20 && c < 0x7f && c != '"' && c != '\\');
+		assert_int_equal(got == (char)c && out_len(&o) == 33,
+				 c >= 0x20 && c < 0x7f && c != '"' && c != '\\');
 		for (uint32_t i = 0; i < out_len(&o); i++)
 			assert_in_range((uint8_t)buf[i], 0x20, 0x7e);
 	}
@@ -214,7 +217,8 @@ static void test_dates(void **state)
 	assert_out("0000-01-01T00:00:00.000000Z");
 }
 
-/* Every day from 1890 to 2110 and some thousand moments of ten thousand years, against the C library. */
+/* Every day from 1890 to 2110 and some thousand moments of ten thousand years, against the C
+ * library. */
 static void check_date(int64_t sec)
 {
 	time_t t = (time_t)sec;
@@ -266,10 +270,12 @@ static void test_fmt(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_u64), cmocka_unit_test(test_hex_ms), cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_json), cmocka_unit_test(test_json_places), cmocka_unit_test(test_json_every_byte),
-		cmocka_unit_test(test_text), cmocka_unit_test(test_html), cmocka_unit_test(test_quoted_log),
-		cmocka_unit_test(test_dates), cmocka_unit_test(test_dates_many), cmocka_unit_test(test_fmt),
+		cmocka_unit_test(test_u64),         cmocka_unit_test(test_hex_ms),
+		cmocka_unit_test(test_bound),       cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_places), cmocka_unit_test(test_json_every_byte),
+		cmocka_unit_test(test_text),        cmocka_unit_test(test_html),
+		cmocka_unit_test(test_quoted_log),  cmocka_unit_test(test_dates),
+		cmocka_unit_test(test_dates_many),  cmocka_unit_test(test_fmt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,8 +182,9 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_must), cmocka_unit_test(test_fmt), cmocka_unit_test(test_panic_in_hook),
-		cmocka_unit_test(test_segv), cmocka_unit_test(test_sent), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_must),          cmocka_unit_test(test_fmt),
+		cmocka_unit_test(test_panic_in_hook), cmocka_unit_test(test_segv),
+		cmocka_unit_test(test_sent),          cmocka_unit_test(test_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

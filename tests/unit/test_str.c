@@ -41,7 +41,7 @@ static void test_ieq_all_bytes(void **state)
 		memset(a, 'q', sizeof(a));
 		memset(b, 'Q', sizeof(b));
 		for (unsigned i = 0; i < n; i++) {
-			for (unsigned c = 0; c < 65536; c += n > 9 ? 7 : 1) {
+			for (unsigned c = 0; c<65536; c += n> 9 ? 7 : 1) {
 				a[i] = (char)(c >> 8);
 				b[i] = (char)c;
 				if (str_ieq((struct str){ a, n }, (struct str){ b, n }) !=
@@ -94,7 +94,8 @@ static void test_next_item(void **state)
 	items("x=\"1,2\\\",3\", y", (const char *[]){ "x=\"1,2\\\",3\"", "y", NULL });
 	items("\"open, b", (const char *[]){ "\"open, b", NULL });
 	items("\"end\\", (const char *[]){ "\"end\\", NULL });
-	items("a\\,b", (const char *[]){ "a\\", "b", NULL }); /* a backslash escapes inside of quotes only */
+	/* a backslash escapes inside of quotes only */
+	items("a\\,b", (const char *[]){ "a\\", "b", NULL });
 }
 
 static void test_u64(void **state)
@@ -123,8 +124,9 @@ static void test_u64(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_of_and_eq), cmocka_unit_test(test_ieq), cmocka_unit_test(test_ieq_all_bytes),
-		cmocka_unit_test(test_istarts), cmocka_unit_test(test_trim), cmocka_unit_test(test_next_item),
+		cmocka_unit_test(test_of_and_eq),     cmocka_unit_test(test_ieq),
+		cmocka_unit_test(test_ieq_all_bytes), cmocka_unit_test(test_istarts),
+		cmocka_unit_test(test_trim),          cmocka_unit_test(test_next_item),
 		cmocka_unit_test(test_u64),
 	};
 

@@ -157,10 +157,11 @@ static void test_ring_changes_others(void **state)
 	bell_init(&b);
 	bell_init(&c);
 	bell_init(&d);
-	a.off = &b.alarm;     /* due in the same turn: must not ring */
-	a.set = &c.alarm;     /* due in the same turn, moved on: not yet */
+	a.off = &b.alarm; /* due in the same turn: must not ring */
+	a.set = &c.alarm; /* due in the same turn, moved on: not yet */
 	a.set_ms = 3000;
-	a.again_ms = 1010;    /* itself, at a time already past: in the next turn, not in this one */
+	/* itself, at a time already past: in the next turn, not in this one */
+	a.again_ms = 1010;
 	wheel_set(w, &a.alarm, 1010);
 	wheel_set(w, &b.alarm, 1011);
 	wheel_set(w, &c.alarm, 1012);
@@ -182,9 +183,14 @@ static void test_ring_changes_others(void **state)
 /* Just before, at and after every border between levels, from different starts. */
 static void test_borders(void **state)
 {
-	static const uint64_t starts[] = { 0, 1, 255, 256, 65535, 0xffffff, 0xffffffff, 0x100000000, 0x1fffffffe, 1796061600000 };
-	static const uint64_t waits[] = { 1, 2, 255, 256, 257, 65535, 65536, 65537, 0xffffff, 0x1000000, 0x1000001,
-		0xff000000, 0xfffffffe, 0xffffffff, 0x100000000, 0x100000001, 0x1ffffffff, 0x123456789ab };
+	static const uint64_t starts[] = {
+		0, 1, 255, 256, 65535, 0xffffff, 0xffffffff, 0x100000000, 0x1fffffffe, 1796061600000
+	};
+	static const uint64_t waits[] = {
+		1,          2,          255,         256,         257,         65535,
+		65536,      65537,      0xffffff,    0x1000000,   0x1000001,   0xff000000,
+		0xfffffffe, 0xffffffff, 0x100000000, 0x100000001, 0x1ffffffff, 0x123456789ab
+	};
 
 	(void)state;
 	for (unsigned s = 0; s < ARRAY_LEN(starts); s++) {
@@ -216,7 +222,11 @@ static void test_borders(void **state)
 }
 
 #define BELLS 300
-static struct { struct alarm alarm; bool on; uint64_t due; } model[BELLS];
+static struct {
+	struct alarm alarm;
+	bool on;
+	uint64_t due;
+} model[BELLS];
 static uint64_t model_now, last_due;
 static unsigned model_rings;
 

@@ -15,7 +15,8 @@ static void test_rows(void **state)
 		assert_int_equal(y->id, i);
 		assert_true(y->name[0] && y->text[0] && y->proxy_status);
 		assert_true(y->status == 0 || (y->status >= 400 && y->status < 600));
-		assert_true(y->status != 0 || (y->flags & WHY_QUIET)); /* no page without a status */
+		/* no page without a status */
+		assert_true(y->status != 0 || (y->flags & WHY_QUIET));
 		assert_false((y->flags & WHY_CLIENT) && (y->flags & WHY_SERVER));
 		for (unsigned k = 1; k < i; k++)
 			assert_string_not_equal(y->name, why(k)->name);
@@ -28,11 +29,24 @@ static void test_rows(void **state)
 
 static void test_errno(void **state)
 {
-	static const struct { int err; enum why_id id; } v[] = {
-		{ ECONNREFUSED, WHY_REFUSED }, { ENOENT, WHY_REFUSED }, { ETIMEDOUT, WHY_CONNECT_TIMEOUT },
-		{ EHOSTUNREACH, WHY_UNROUTABLE }, { ENETUNREACH, WHY_UNROUTABLE }, { EADDRNOTAVAIL, WHY_PORTS },
-		{ EMFILE, WHY_DESCRIPTORS }, { ENFILE, WHY_DESCRIPTORS }, { ENOMEM, WHY_MEMORY }, { ENOBUFS, WHY_MEMORY },
-		{ ECONNRESET, WHY_TERMINATED }, { EPIPE, WHY_TERMINATED }, { EBADF, WHY_INTERNAL }, { 0, WHY_INTERNAL },
+	static const struct {
+		int err;
+		enum why_id id;
+	} v[] = {
+		{ ECONNREFUSED, WHY_REFUSED },
+		{ ENOENT, WHY_REFUSED },
+		{ ETIMEDOUT, WHY_CONNECT_TIMEOUT },
+		{ EHOSTUNREACH, WHY_UNROUTABLE },
+		{ ENETUNREACH, WHY_UNROUTABLE },
+		{ EADDRNOTAVAIL, WHY_PORTS },
+		{ EMFILE, WHY_DESCRIPTORS },
+		{ ENFILE, WHY_DESCRIPTORS },
+		{ ENOMEM, WHY_MEMORY },
+		{ ENOBUFS, WHY_MEMORY },
+		{ ECONNRESET, WHY_TERMINATED },
+		{ EPIPE, WHY_TERMINATED },
+		{ EBADF, WHY_INTERNAL },
+		{ 0, WHY_INTERNAL },
 	};
 
 	(void)state;
@@ -42,7 +56,8 @@ static void test_errno(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows), cmocka_unit_test(test_errno) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows),
+					    cmocka_unit_test(test_errno) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
