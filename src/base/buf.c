@@ -99,7 +99,7 @@ static inline void ring_home(struct bufq *q)
 	}
 }
 
-static bool ring_grow(struct bufq *q)
+static COLD bool ring_grow(struct bufq *q)
 {
 	struct span *v;
 
@@ -321,6 +321,25 @@ uint64_t bufq_move(struct bufq *to, struct bufq *from, uint64_t max)
 		ring_pop(from);
 	}
 	return moved;
+}
+
+uint64_t bufq_share(struct bufq *to, const struct bufq *from, uint64_t max)
+{
+	uint64_t shared = 0;
+
+	for (uint32_t i = 0; i < from->n_spans && shared < max; i++) {
+		struct span s = *span_at(from, i);
+
+		if (s.n > max - shared)
+			s.n = (uint32_t)(max - shared);
+		span_hold(&s);
+		if (!ring_append(to, s)) {
+			span_release(&s);
+			break;
+		}
+		shared += s.n;
+	}
+	return shared;
 }
 
 unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned max)

@@ -118,7 +118,7 @@ bool bufq_put_copy(struct bufq *q, struct seg_pool *pool, const void *p, uint32_
  * moved (less than asked only at the end of `from` or out of memory). */
 uint64_t bufq_move(struct bufq *to, struct bufq *from, uint64_t max);
 /* Puts up to max bytes from the head of `from` also into `to`: the spans are counted, `from` keeps
- * its own (replay, tees). */
+ * its own (replay, tees).  Returns how many: less than asked only at the end or out of memory. */
 uint64_t bufq_share(struct bufq *to, const struct bufq *from, uint64_t max);
 /* Fills up to max iovecs from the head (borrowed until the next drop); returns how many. */
 unsigned bufq_iov(const struct bufq *q, struct iovec *iov, unsigned max);

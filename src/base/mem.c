@@ -111,7 +111,7 @@ fail_budget:
 	return false;
 }
 
-static void *slab_carve(struct slab *s)
+static COLD void *slab_carve(struct slab *s)
 {
 	void *obj;
 

@@ -32,6 +32,8 @@ void panic_signals(void);
 #endif
 
 #define MUST_CHECK __attribute__((warn_unused_result))
+/* The rare way out of a hot function: kept out of it, so that it saves no registers. */
+#define COLD __attribute__((noinline, cold))
 #define container_of(ptr, type, member) \
 	((type *)(void *)((char *)(ptr) - __builtin_offsetof(type, member)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

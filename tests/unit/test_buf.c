@@ -401,6 +401,17 @@ static void step_move(unsigned i)
 	model_drop(i, n);
 }
 
+static void step_share(unsigned i)
+{
+	unsigned to = (i + 1 + rnd(QUEUES - 1)) % QUEUES;
+	uint32_t max = rnd(300), n = max < model[i].n ? max : model[i].n;
+
+	if (model[to].n + n > MODEL_MAX)
+		return;
+	assert_int_equal(bufq_share(&queue[to], &queue[i], max), n);
+	model_put(to, model[i].b, n);
+}
+
 static void step_drop(unsigned i)
 {
 	uint32_t n = rnd(5) ? rnd(100) : rnd(3000);
@@ -452,7 +463,12 @@ static void test_model(void **state)
 			if (model[i].n + 400 <= MODEL_MAX)
 				step_other(i);
 			break;
-		case 3: step_move(i); break;
+		case 3:
+			if (rnd(4))
+				step_move(i);
+			else
+				step_share(i);
+			break;
 		default: step_drop(i);
 		}
 		check(i);
