@@ -72,7 +72,9 @@ int loop_real_socket(struct loop *loop, int family, int type)
 	int fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	(void)loop;
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd; /* cppcheck-suppress resourceLeak ; the caller's */
 }
 
 int loop_real_sockopt(struct loop *loop, int fd, int level, int name, const void *val, socklen_t n)
