@@ -26,8 +26,8 @@ const struct hdr_row hdr_table[HDR_ROWS] = {
 
 /* A perfect hash of the names in head.tbl: length, first letter, last letter but one (lower case).
  * A collision is a compile error (an initialiser overridden); a missing slot fails test_head. */
-#define SLOTS                   128
-#define SLOT(n, first, but_one) (((n) + 22u * (first) + 8u * (but_one)) & (SLOTS - 1))
+#define SLOTS                   256
+#define SLOT(n, first, but_one) (((n) + 11u * (first) + 31u * (but_one)) & (SLOTS - 1))
 
 /* clang-format off */
 static const uint8_t slots[SLOTS] = {
@@ -75,6 +75,20 @@ static const uint8_t slots[SLOTS] = {
 	[SLOT(3, 'a', 'g')] = HDR_AGE,
 	[SLOT(7, 'e', 'e')] = HDR_EXPIRES,
 	[SLOT(4, 'v', 'r')] = HDR_VARY,
+	[SLOT(15, 'a', 'n')] = HDR_ACCEPT_ENCODING,
+	[SLOT(15, 'a', 'g')] = HDR_ACCEPT_LANGUAGE,
+	[SLOT(13, 'a', 'e')] = HDR_ACCEPT_RANGES,
+	[SLOT(4, 'e', 'a')] = HDR_ETAG,
+	[SLOT(13, 'l', 'e')] = HDR_LAST_MODIFIED,
+	[SLOT(8, 'i', 'c')] = HDR_IF_MATCH,
+	[SLOT(13, 'i', 'c')] = HDR_IF_NONE_MATCH,
+	[SLOT(17, 'i', 'c')] = HDR_IF_MODIFIED_SINCE,
+	[SLOT(19, 'i', 'c')] = HDR_IF_UNMODIFIED_SINCE,
+	[SLOT(8, 'i', 'g')] = HDR_IF_RANGE,
+	[SLOT(6, 'o', 'i')] = HDR_ORIGIN,
+	[SLOT(6, 'p', 'm')] = HDR_PRAGMA,
+	[SLOT(16, 'c', 'g')] = HDR_CONTENT_LANGUAGE,
+	[SLOT(7, 'a', 'v')] = HDR_ALT_SVC,
 };
 /* clang-format on */
 
@@ -94,11 +108,26 @@ static inline uint32_t load32(const char *p)
 	return v;
 }
 
-/* What differs between eight bytes and eight of a name [a-z0-9-], letters in any case.  Of such a
- * name's bytes only letters have bit 0x40; of those bit 0x20 does not count. */
-static inline uint64_t differ(uint64_t x, uint64_t name)
+/* The names once more, each where its id says: one load less than through hdr_table. */
+static const struct {
+	char text[NAME_MAX + 6];
+	uint8_t n;
+} names[HDR_ROWS] = {
+#define HDR(id, str, as, f) [HDR_##id] = { .text = str, .n = sizeof(str) - 1 },
+#include "exchange/head.tbl"
+#undef HDR
+};
+
+/* What differs between eight bytes and eight of a name [a-z0-9-]: with bit 0x20 set, letters of any
+ * case are the name's; of other bytes only controls could become one, and there are none. */
+static inline uint64_t differ(const char *p, const char *name)
 {
-	return (x ^ name) & ~((name & 0x4040404040404040u) >> 1);
+	return (load64(p) | 0x2020202020202020u) ^ load64(name);
+}
+
+static inline uint32_t differ4(const char *p, const char *name)
+{
+	return (load32(p) | 0x20202020u) ^ load32(name);
 }
 
 /* p and name: n bytes each, n >= 2.  Overlapping loads cover every length without a loop over
@@ -108,29 +137,25 @@ static inline bool same(const char *p, const char *name, uint32_t n)
 	uint64_t d;
 
 	if (n >= 8) {
-		d = differ(load64(p), load64(name));
+		d = differ(p, name) | differ(p + n - 8, name + n - 8);
 		for (uint32_t i = 8; i < n - 8; i += 8)
-			d |= differ(load64(p + i), load64(name + i));
-		return (d | differ(load64(p + n - 8), load64(name + n - 8))) == 0;
+			d |= differ(p + i, name + i);
+		return d == 0;
 	}
 	if (n >= 4)
-		return differ((uint64_t)load32(p) << 32 | load32(p + n - 4),
-			      (uint64_t)load32(name) << 32 | load32(name + n - 4)) == 0;
-	d = differ((uint8_t)p[0], (uint8_t)name[0]);
-	d |= differ((uint8_t)p[1], (uint8_t)name[1]);
-	return (d | differ((uint8_t)p[n - 1], (uint8_t)name[n - 1])) == 0;
+		return (differ4(p, name) | differ4(p + n - 4, name + n - 4)) == 0;
+	return ((p[0] | 0x20) ^ name[0]) == 0 && ((p[1] | 0x20) ^ name[1]) == 0 &&
+	       ((p[n - 1] | 0x20) ^ name[n - 1]) == 0;
 }
 
 enum hdr_id hdr_lookup(struct str name)
 {
-	const struct hdr_row *row;
 	uint8_t id;
 
 	if (name.n - NAME_MIN > NAME_MAX - NAME_MIN)
 		return HDR_OTHER;
 	id = slots[SLOT(name.n, (uint8_t)name.p[0] | 0x20u, (uint8_t)name.p[name.n - 2] | 0x20u)];
-	row = &hdr_table[id];
-	return row->name.n == name.n && same(name.p, row->name.p, name.n) ? id : HDR_OTHER;
+	return names[id].n == name.n && same(name.p, names[id].text, name.n) ? id : HDR_OTHER;
 }
 
 bool head_field_folds(struct str name)

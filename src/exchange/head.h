@@ -43,7 +43,8 @@ struct hdr_row {
 	uint8_t flags;    /* enum hdr_flag */
 };
 extern const struct hdr_row hdr_table[HDR_ROWS];
-/* Case-insensitive; HDR_OTHER when unknown.  `_` and `.` are not folded: see head_field_folds(). */
+/* Case-insensitive; HDR_OTHER when unknown.  The name holds no control bytes (parsers have refused
+ * them).  `_` and `.` are not folded: see head_field_folds(). */
 enum hdr_id hdr_lookup(struct str name);
 
 struct field {

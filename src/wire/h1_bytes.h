@@ -28,21 +28,29 @@ static inline uint32_t h1_load32(const char *p)
 	return v;
 }
 
+static inline uint16_t h1_load16(const char *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* By the C library: `rep stos`, which compilers write for this size, takes longer to start than
+ * this takes in all. */
+static inline void h1_zero(void *p, size_t n)
+{
+	__asm__("" : "+r"(n));
+	memset(p, 0, n);
+}
+
 /* Whether p[0..8) is the literal. */
 #define H1_IS8(p, lit) (h1_load64(p) == h1_load64("" lit))
+#define H1_IS2(p, lit) (h1_load16(p) == h1_load16("" lit))
 #define H1_IS4(p, lit) (h1_load32(p) == h1_load32("" lit))
 
 /* tchar of RFC 9110 §5.6.2 */
 extern const uint8_t h1_token[256];
-
-static inline bool h1_is_token(const char *p, uint32_t n)
-{
-	unsigned ok = n > 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		ok &= h1_token[(uint8_t)p[i]];
-	return ok;
-}
 
 static inline bool h1_is_space(char c)
 {
@@ -78,8 +86,8 @@ static inline uint32_t h1_mask_odd(const char *p, char c)
 	__m128i b = _mm_loadu_si128((const void *)p);
 
 	(void)c;
-	b = _mm_add_epi8(b, _mm_set1_epi8(1));
-	return (uint32_t)_mm_movemask_epi8(_mm_cmplt_epi8(b, _mm_set1_epi8(0x21)));
+	b = _mm_cmpgt_epi8(_mm_add_epi8(b, _mm_set1_epi8(1)), _mm_set1_epi8(0x20));
+	return 0xffffu ^ (uint32_t)_mm_movemask_epi8(b);
 }
 
 static inline uint32_t h1_mask_char(const char *p, char c)
@@ -137,6 +145,20 @@ static inline uint32_t h1_mask_no_target(const char *p, char c)
 }
 #endif
 
+/* The mask of buf[i, n), shorter than a block. */
+static inline __attribute__((always_inline)) uint32_t h1_rest(const char *buf, uint32_t i,
+							      uint32_t n, h1_mask_fn *mask_fn,
+							      char c)
+{
+	char block[H1_BLOCK];
+
+	if (n >= H1_BLOCK) /* together with some bytes before them */
+		return mask_fn(buf + n - H1_BLOCK, c) >> (H1_BLOCK - (n - i));
+	memset(block, 'a', sizeof(block));
+	memcpy(block, buf + i, n - i);
+	return mask_fn(block, c) & ((1u << (n - i)) - 1);
+}
+
 /* The first byte of buf[i, n) that the mask has a bit for, or n. */
 static inline __attribute__((always_inline)) uint32_t h1_next(const char *buf, uint32_t i,
 							      uint32_t n, h1_mask_fn *mask_fn,
@@ -151,21 +173,8 @@ static inline __attribute__((always_inline)) uint32_t h1_next(const char *buf, u
 	}
 	if (i >= n)
 		return n;
-	if (n >= H1_BLOCK) { /* the last bytes, together with some before them */
-		mask = mask_fn(buf + n - H1_BLOCK, c) >> (H1_BLOCK - (n - i));
-	} else {
-		char block[H1_BLOCK];
-
-		memset(block, 'a', sizeof(block));
-		memcpy(block, buf + i, n - i);
-		mask = mask_fn(block, c) & ((1u << (n - i)) - 1);
-	}
+	mask = h1_rest(buf, i, n, mask_fn, c);
 	return mask ? i + (uint32_t)__builtin_ctz(mask) : n;
-}
-
-static inline uint32_t h1_next_odd(const char *buf, uint32_t i, uint32_t n)
-{
-	return h1_next(buf, i, n, h1_mask_odd, 0);
 }
 
 static inline uint32_t h1_next_char(const char *buf, uint32_t i, uint32_t n, char c)
@@ -176,6 +185,30 @@ static inline uint32_t h1_next_char(const char *buf, uint32_t i, uint32_t n, cha
 static inline uint32_t h1_next_no_target(const char *buf, uint32_t i, uint32_t n)
 {
 	return h1_next(buf, i, n, h1_mask_no_target, 0);
+}
+
+static inline bool h1_is_token(const char *p, uint32_t n)
+{
+	uint32_t i = 0;
+
+	while (i < n && h1_token[(uint8_t)p[i]])
+		i++;
+	return i == n && n > 0;
+}
+
+/* The odd bytes of two blocks at buf[i], as far as they lie below n. */
+#define H1_STEP (2 * H1_BLOCK)
+static inline uint32_t h1_odd_bytes(const char *buf, uint32_t i, uint32_t n)
+{
+	uint32_t mask = 0, at = i;
+
+	if (__builtin_expect(i + H1_STEP <= n, 1))
+		return h1_mask_odd(buf + i, 0) | h1_mask_odd(buf + i + H1_BLOCK, 0) << H1_BLOCK;
+	if (i + H1_BLOCK <= n) {
+		mask = h1_mask_odd(buf + i, 0);
+		at += H1_BLOCK;
+	}
+	return at < n ? mask | h1_rest(buf, at, n, h1_mask_odd, 0) << (at - i) : mask;
 }
 
 #endif

@@ -8,8 +8,9 @@
  * each.  [RFC 9110 §5, §7.6.1, §7.8, §10.1; RFC 9112 §5, §6] */
 #include "wire/h1_fields.h"
 
-#define SPARE_REQUEST  6 /* Via, X-Forwarded-*, X-Real-IP ... */
-#define SPARE_RESPONSE 3
+/* Via, X-Forwarded-* ...; the start line counts too, Host and Connection come out */
+#define SPARE_REQUEST  5
+#define SPARE_RESPONSE 2
 
 /* --- lists of tokens --- */
 
@@ -143,6 +144,10 @@ static int on_connection(struct h1_fields *p, struct head *h, const struct field
 	struct members m = members_of(p, f);
 	struct str token;
 
+	if (hdr_lookup(field_value(f)) == HDR_KEEP_ALIVE) { /* nothing else, as a rule */
+		h->flags |= HEAD_KEEP_ALIVE;
+		return 1;
+	}
 	while (members_next(&m, &token)) {
 		if (++p->n_options > H1_CONNECTION_MAX)
 			return -H1_E_CONNECTION;
@@ -202,11 +207,23 @@ static const uint64_t special[] = {
 	[H1_RESPONSE] = BIT(CONTENT_LENGTH) | BIT(TRANSFER_ENCODING) | BIT(CONNECTION) |
 			BIT(KEEP_ALIVE) | BIT(PROXY_CONNECTION) | BIT(TE) | BIT(UPGRADE) |
 			BIT(HTTP2_SETTINGS) | BIT(WWW_AUTHENTICATE) | BIT(PROXY_AUTHENTICATE),
-	[H1_TRAILERS] = 0,
+	[H1_TRAILERS] = ~(uint64_t)0,
 };
 
-static int on_special(struct h1_fields *p, struct head *h, const struct field *f)
+/* Trailers keep what neither frames, routes, authenticates, identifies nor sets cookies (THREATS
+ * A20). */
+static bool may_trail(const struct field *f)
 {
+	return !(f->flags &
+		 (HDR_F_NO_TRAILER | HDR_F_HOP | HDR_F_FRAME | HDR_F_IDENT | HDR_F_SECRET)) &&
+	       !(f->id == HDR_OTHER && head_field_folds(field_name(f)));
+}
+
+static __attribute__((noinline)) int on_special(struct h1_fields *p, struct head *h,
+						const struct field *f)
+{
+	if (p->role == H1_TRAILERS)
+		return !may_trail(f);
 	switch (f->id) {
 	case HDR_HOST: return on_host(p, f);
 	case HDR_CONTENT_LENGTH: return on_length(p, f);
@@ -221,15 +238,6 @@ static int on_special(struct h1_fields *p, struct head *h, const struct field *f
 	case HDR_PROXY_AUTHENTICATE: return on_authentication(h, f);
 	default: return 1; /* Keep-Alive, Proxy-Connection, HTTP2-Settings */
 	}
-}
-
-/* Trailers keep what neither frames, routes, authenticates, identifies nor sets cookies (THREATS
- * A20). */
-static bool may_trail(const struct field *f)
-{
-	return !(f->flags &
-		 (HDR_F_NO_TRAILER | HDR_F_HOP | HDR_F_FRAME | HDR_F_IDENT | HDR_F_SECRET)) &&
-	       !(f->id == HDR_OTHER && head_field_folds(field_name(f)));
 }
 
 /* --- one line --- */
@@ -254,17 +262,16 @@ static int other_name(const struct h1_fields *p, uint32_t i, uint32_t colon)
 	return p->role == H1_RESPONSE ? (int)n : -H1_E_SPACE_BEFORE_COLON;
 }
 
-/* The line at buf[*i], moved on to the next line. */
-static inline int line(const struct h1_fields *p, struct field *f, uint32_t *i)
+/* The line at `at` has a long name, or one that we do not know. */
+static __attribute__((noinline)) int other_line(const struct h1_fields *p, struct field *f,
+						const char *at)
 {
-	const char *buf = p->buf;
-	uint32_t colon = h1_next_char(buf, *i, p->n, ':');
-	struct str name = { .p = buf + *i, .n = colon - *i };
-	uint32_t v, end, cr;
+	uint32_t i = (uint32_t)(at - p->buf), colon = h1_next_char(p->buf, i, p->n, ':');
+	struct str name = { .p = at, .n = colon - i };
 	enum hdr_id id = hdr_lookup(name);
 
 	if (id == HDR_OTHER) {
-		int n = other_name(p, *i, colon);
+		int n = other_name(p, i, colon);
 
 		if (n < 0)
 			return n;
@@ -273,20 +280,46 @@ static inline int line(const struct h1_fields *p, struct field *f, uint32_t *i)
 			id = hdr_lookup(name);
 		}
 	}
-	for (v = colon + 1; h1_is_space(buf[v]);)
+	f->id = (uint8_t)id;
+	f->name_n = (uint16_t)name.n;
+	f->value = p->buf + colon + 1;
+	return 0;
+}
+
+/* The line from `at` to its CR. */
+static inline int line(const struct h1_fields *p, struct field *f, const char *at, const char *cr)
+{
+	uint32_t colons = p->buf + p->n - at >= (ptrdiff_t)H1_BLOCK ? h1_mask_char(at, ':') : 0;
+	enum hdr_id id = HDR_OTHER;
+	const char *v = at;
+
+	if (__builtin_expect(colons != 0, 1)) {
+		uint32_t n = (uint32_t)__builtin_ctz(colons);
+
+		id = hdr_lookup((struct str){ .p = at, .n = n });
+		f->name_n = (uint16_t)n;
+		f->id = (uint8_t)id;
+		v = at + n + 1;
+	}
+	if (id == HDR_OTHER) {
+		int e = other_line(p, f, at);
+
+		if (e)
+			return e;
+		v = f->value;
+	}
+	/* No name has a CR in it, so the colon is in this line, and `v` stops at its CR. */
+	v += *v == ' ';
+	while (__builtin_expect(h1_is_space(*v), 0))
 		v++;
-	end = cr = h1_next_char(buf, v, p->n, '\r');
-	while (end > v && h1_is_space(buf[end - 1]))
-		end--;
-	*i = cr + 2;
-	*f = (struct field){
-		.name = name.p,
-		.name_n = (uint16_t)name.n,
-		.value = buf + v,
-		.value_n = end - v,
-		.id = (uint8_t)id,
-		.flags = hdr_table[id].flags,
-	};
+	/* What is not above ' ' may be a space, or belong to an empty value. */
+	if (__builtin_expect((uint8_t)cr[-1] <= ' ', 0))
+		while (cr > v && h1_is_space(cr[-1]))
+			cr--;
+	f->name = at;
+	f->value = v;
+	f->flags = hdr_table[f->id].flags;
+	f->value_n = (uint32_t)(cr - v);
 	return 0;
 }
 
@@ -365,40 +398,52 @@ static int finish_upgrade(const struct h1_fields *p, struct head *h, struct aren
 
 /* --- all lines --- */
 
-static bool make_list(const struct h1_fields *p, struct head *h, struct arena *a)
+static bool make_list(struct head *h, struct arena *a, uint32_t cap)
 {
-	static const uint8_t spare[] = { [H1_REQUEST] = SPARE_REQUEST,
-					 [H1_RESPONSE] = SPARE_RESPONSE,
-					 [H1_TRAILERS] = 0 };
+	h->cap_fields = cap;
+	if (cap)
+		h->fields = arena_alloc(a, cap * sizeof(*h->fields));
+	return h->fields || !cap;
+}
 
-	h->cap_fields = p->lines + spare[p->role];
-	if (h->cap_fields)
-		h->fields = arena_alloc(a, h->cap_fields * sizeof(*h->fields));
-	return h->fields || !h->cap_fields;
+/* Where the line k ends that begins at `at`. */
+static inline const char *line_end(const struct h1_fields *p, uint32_t k, const char *at)
+{
+	const struct h1_scan *s = p->scan;
+
+	if (__builtin_expect(k < H1_SCAN_ENDS && s->ends[k], 1))
+		return p->buf + s->ends[k] - s->skip;
+	return p->buf + h1_next_char(p->buf, (uint32_t)(at - p->buf), p->n, '\r');
 }
 
 int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32_t i)
 {
+	static const uint8_t spare[] = { [H1_REQUEST] = SPARE_REQUEST,
+					 [H1_RESPONSE] = SPARE_RESPONSE,
+					 [H1_TRAILERS] = 0 };
 	const uint64_t specials = special[p->role];
+	const uint32_t lines = p->scan->lines;
+	const char *at = p->buf + i;
 	struct field *f;
-	int e;
 
-	if (!make_list(p, h, a))
+	if (!make_list(h, a, lines + spare[p->role]))
 		return -H1_E_MEMORY;
-	for (f = h->fields; p->buf[i] != '\r'; f++) {
-		must(f < h->fields + h->cap_fields);
-		e = line(p, f, &i);
-		if (e)
+	f = h->fields;
+	for (uint32_t k = p->role != H1_TRAILERS; k < lines; k++, f++) {
+		const char *cr = line_end(p, k, at);
+		int e = line(p, f, at, cr);
+
+		if (__builtin_expect(e, 0))
 			return e;
+		at = cr + 2;
 		if (specials >> f->id & 1) {
 			e = on_special(p, h, f);
 			if (e < 0)
 				return e;
 			f -= e;
-		} else if (p->role == H1_TRAILERS && !may_trail(f)) {
-			f--;
 		}
 	}
+	must(at + 2 == p->buf + p->n); /* the scan was of these bytes */
 	h->n_fields = (uint32_t)(f - h->fields);
 	if (__builtin_expect(p->nominates, 0))
 		nominate_all(p, h);

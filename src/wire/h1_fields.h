@@ -12,9 +12,9 @@
 struct h1_fields {
 	/* set by the caller */
 	enum h1_role role;
-	const char *buf; /* the whole head, n bytes */
+	const char *buf; /* the whole head, n bytes, without what the scan skipped */
 	uint32_t n;
-	uint32_t lines; /* field lines in it, at most */
+	const struct h1_scan *scan;
 	/* what was said */
 	uint32_t n_hosts;
 	struct str host;    /* of the last Host line */

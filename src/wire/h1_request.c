@@ -66,8 +66,10 @@ static int read_target(struct request *r, uint32_t i, uint32_t end)
 	struct head *h = r->h;
 	uint32_t query;
 
+	if (i >= end)
+		return -H1_E_TARGET;
 	h->target = (struct str){ .p = r->buf + i, .n = end - i };
-	if (i >= end || h1_next_no_target(r->buf, i, end) < end)
+	if (h1_next_no_target(r->buf, i, end) < end)
 		return -H1_E_TARGET;
 	if (end - i > r->lim->target)
 		return -H1_E_TARGET_TOO_LONG;
@@ -161,14 +163,14 @@ int h1_request(struct head *h, struct arena *a, char *buf, uint32_t n, const str
 	int e;
 
 	must(n >= sizeof("M / HTTP/1.1\r\n\r\n") - 1 && H1_IS4(buf + n - 4, "\r\n\r\n"));
-	memset(h, 0, sizeof(*h));
+	h1_zero(h, sizeof(*h));
 	e = read_line(&r, n);
 	if (e < 0)
 		return e;
 	r.f.role = H1_REQUEST;
 	r.f.buf = buf;
 	r.f.n = n;
-	r.f.lines = s->lines - 1;
+	r.f.scan = s;
 	e = h1_fields_parse(&r.f, h, a, (uint32_t)e);
 	if (!e)
 		e = judge_host(&r);

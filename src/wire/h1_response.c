@@ -59,11 +59,11 @@ int h1_response(struct head *h, struct arena *a, char *buf, uint32_t n, const st
 
 	must(n >= sizeof("HTTP/1.1\r\n\r\n") - 1 && H1_IS4(buf + n - 4, "\r\n\r\n"));
 	must(s->lines - 1 <= lim->fields);
-	memset(h, 0, sizeof(*h));
+	h1_zero(h, sizeof(*h));
 	e = read_line(h, buf, n);
 	if (e < 0)
 		return e;
-	f.lines = s->lines - 1;
+	f.scan = s;
 	e = h1_fields_parse(&f, h, a, (uint32_t)e);
 	return e ? e : judge_body(h, &f, method);
 }
@@ -71,11 +71,11 @@ int h1_response(struct head *h, struct arena *a, char *buf, uint32_t n, const st
 int h1_trailers(struct head *h, struct arena *a, char *buf, uint32_t n, const struct h1_scan *s,
 		const struct h1_limits *lim)
 {
-	struct h1_fields f = { .role = H1_TRAILERS, .buf = buf, .n = n, .lines = s->lines };
+	struct h1_fields f = { .role = H1_TRAILERS, .buf = buf, .n = n, .scan = s };
 
 	must(n >= 2 && buf[n - 2] == '\r' && buf[n - 1] == '\n');
 	must(s->lines <= lim->fields);
-	memset(h, 0, sizeof(*h));
+	h1_zero(h, sizeof(*h));
 	h->version = 11;
 	return h1_fields_parse(&f, h, a, 0);
 }

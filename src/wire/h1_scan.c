@@ -85,7 +85,7 @@ static int begin_response(const char *buf, uint32_t n)
 }
 
 /* A request line that ends at `end` must say its version: HTTP/0.9 and the preface of HTTP/2 end
- * here, and do not wait for more. */
+ * here, and do not wait for more.  1: it is good. */
 static int request_line(const struct h1_scan *s, const char *buf, uint32_t end)
 {
 	int version;
@@ -93,57 +93,108 @@ static int request_line(const struct h1_scan *s, const char *buf, uint32_t end)
 	if (end - s->skip < sizeof("M / HTTP/1.1") - 1 || buf[end - 9] != ' ')
 		return -H1_E_START_LINE;
 	version = h1_version(buf + end - 8);
-	return version < 0 ? version : 0;
+	return version < 0 ? version : 1;
 }
 
-/* The line that ends with CR LF at buf[i].  > 0: the head is complete; 0: go on. */
-static inline int32_t end_line(struct h1_scan *s, enum h1_role role, const struct h1_limits *lim,
-			       const char *buf, uint32_t i)
+/* A byte that is no plain text and begins no line end: 1: allowed here, 0: more bytes are
+ * needed. */
+static __attribute__((noinline)) int odd_byte(const char *buf, uint32_t i, uint32_t end)
 {
-	uint32_t line = s->line;
+	char c = buf[i];
 
-	s->at = s->line = i + 2;
-	if (i == line) /* the empty line */
-		return s->lines || role == H1_TRAILERS ? (int32_t)(i + 2) : -H1_E_START_LINE;
-	s->lines++;
-	if (role == H1_REQUEST && s->lines == 1)
-		return request_line(s, buf, i);
-	return s->lines - (role != H1_TRAILERS) > lim->fields ? -H1_E_TOO_MANY_FIELDS : 0;
+	if (c == '\t' || (uint8_t)c >= 0x80)
+		return 1; /* in values; the parsers know where they are not */
+	if (c == '\r')
+		return i + 1 == end ? 0 : -H1_E_BARE_CR;
+	return bad_byte(c);
+}
+
+/* Looks at bytes up to `end` and lines up to `stop` and one more.  > 0: the head is complete. */
+static inline int32_t look(struct h1_scan *s, const char *buf, uint32_t end, uint32_t stop)
+{
+	uint32_t line = s->line, lines = s->lines, at = s->at;
+	int32_t r = 0;
+
+	while (at < end) {
+		uint64_t odd = h1_odd_bytes(buf, at, end);
+		uint32_t base = at;
+
+		at = base + H1_STEP < end ? base + H1_STEP : end;
+		while (odd) {
+			unsigned bit = (unsigned)__builtin_ctzll(odd);
+			uint32_t i = base + bit;
+
+			if (__builtin_expect(i + 1 >= end || !H1_IS2(buf + i, "\r\n"), 0)) {
+				r = odd_byte(buf, i, end);
+				if (r <= 0) {
+					at = i;
+					goto out;
+				}
+				r = 0;
+				odd &= odd - 1;
+				continue;
+			}
+			odd &= ~((uint64_t)3 << bit);
+			if (i == line) {
+				at = line = i + 2;
+				r = (int32_t)at;
+				goto out;
+			}
+			if (lines < H1_SCAN_ENDS)
+				s->ends[lines] = i <= UINT16_MAX ? (uint16_t)i : 0;
+			line = i + 2;
+			if (++lines > stop) {
+				at = line;
+				goto out;
+			}
+		}
+		if (at < line)
+			at = line; /* its LF is the first byte of the next block */
+	}
+out:
+	s->at = at;
+	s->line = line;
+	s->lines = lines;
+	return r;
+}
+
+/* 1: the line is complete and good. */
+static int first_line(struct h1_scan *s, enum h1_role role, const struct h1_limits *lim,
+		      const char *buf, uint32_t n)
+{
+	int r = role == H1_REQUEST ? begin_request(s, buf, n) : begin_response(buf, n);
+	uint32_t end;
+
+	if (r <= 0)
+		return r;
+	end = end_of_look(s, role, lim, n);
+	r = look(s, buf, end, 0);
+	if (r < 0)
+		return r;
+	if (s->lines == 0)
+		return n > end ? too_large(s, role, buf, end) : 0;
+	return role == H1_REQUEST ? request_line(s, buf, s->line - 2) : 1;
 }
 
 int32_t h1_scan(struct h1_scan *s, enum h1_role role, const struct h1_limits *lim, const char *buf,
 		uint32_t n)
 {
-	uint32_t end, i;
-	int32_t r = 1;
+	uint32_t first = role != H1_TRAILERS; /* lines that are no fields */
+	uint32_t end, stop = lim->fields < UINT32_MAX - first ? lim->fields + first : UINT32_MAX;
+	int32_t r;
 
 	if (n == 0)
 		return 0;
-	if (s->lines == 0 && role != H1_TRAILERS)
-		r = role == H1_REQUEST ? begin_request(s, buf, n) : begin_response(buf, n);
-	if (r <= 0)
-		return r;
-	end = end_of_look(s, role, lim, n);
-	for (i = s->at; (i = h1_next_odd(buf, i, end)) < end;) {
-		char c = buf[i];
-
-		if (c == '\r') {
-			if (i + 1 == end)
-				break;
-			if (buf[i + 1] != '\n')
-				return -H1_E_BARE_CR;
-			r = end_line(s, role, lim, buf, i);
-			if (r)
-				return r;
-			i += 2;
-			if (s->lines == 1)
-				end = end_of_look(s, role, lim, n);
-		} else if (c == '\t' || (uint8_t)c >= 0x80) {
-			i++; /* allowed in values; the parsers know where they are not */
-		} else {
-			return bad_byte(c);
-		}
+	if (s->lines == 0 && first) {
+		r = first_line(s, role, lim, buf, n);
+		if (r <= 0)
+			return r;
 	}
-	s->at = i;
+	end = end_of_look(s, role, lim, n);
+	r = look(s, buf, end, stop);
+	if (r)
+		return r;
+	if (s->lines > stop)
+		return -H1_E_TOO_MANY_FIELDS;
 	return n > end ? too_large(s, role, buf, end) : 0;
 }

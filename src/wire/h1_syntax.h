@@ -34,13 +34,15 @@ struct h1_limits {
 	uint32_t fields; /* number of field lines */
 };
 
+#define H1_SCAN_ENDS 24u
 struct h1_scan {        /* zero it before the first byte of a head */
 	uint32_t at;    /* bytes looked at */
 	uint32_t line;  /* where the line at hand began */
 	uint32_t lines; /* complete lines, start line included, empty line not */
-	/* bytes of a leading empty line that were skipped: 0 or 2 (RFC 9112 §2.2: at most one CRLF
-	 * before a request line) */
+	/* Bytes of a leading empty line that were skipped: 0 or 2 (RFC 9112 §2.2: at most one CRLF
+	 * before a request line). */
 	uint32_t skip;
+	uint16_t ends[H1_SCAN_ENDS]; /* the CR of each of the first lines; 0: beyond 64 KiB */
 };
 
 enum h1_role { H1_REQUEST = 0, H1_RESPONSE = 1, H1_TRAILERS = 2 };

@@ -27,13 +27,51 @@ static const char host_char[256] = {
 };
 /* clang-format on */
 
+#ifdef __SSE2__
+/* Bits of the bytes of a block that are within [from, from + more]. */
+static inline __m128i within(__m128i b, char from, char more)
+{
+	b = _mm_sub_epi8(b, _mm_set1_epi8(from));
+	return _mm_cmpeq_epi8(_mm_min_epu8(b, _mm_set1_epi8(more)), b);
+}
+
+/* A name of up to 16 bytes that is as it should be: [a-z0-9-] and dots, none first and no two
+ * together.  Its length up to the port, or 0: look again. */
+static inline uint32_t plain_name(const char *p, uint32_t n)
+{
+	char block[16];
+	uint32_t name, dot;
+	__m128i b;
+
+	if (n > sizeof(block))
+		return 0;
+	memset(block, 0, sizeof(block));
+	memcpy(block, p, n);
+	b = _mm_loadu_si128((const void *)block);
+	dot = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(b, _mm_set1_epi8('.')));
+	name = (uint32_t)_mm_movemask_epi8(_mm_or_si128(within(b, 'a', 25), within(b, '0', 9)));
+	name |= dot | (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(b, _mm_set1_epi8('-')));
+	name = (uint32_t)__builtin_ctz(~name);
+	return (dot & (dot << 1 | 1)) == 0 && (name == n || p[name] == ':') ? name : 0;
+}
+#else
+static inline uint32_t plain_name(const char *p, uint32_t n)
+{
+	(void)p;
+	(void)n;
+	return 0;
+}
+#endif
+
 /* Lowers a name at p[0, n) up to the first byte that belongs to none; its length, 0: it is
  * wrong. */
 static uint32_t name_end(char *p, uint32_t n)
 {
-	uint32_t i = 0;
+	uint32_t i = plain_name(p, n);
 	char before = '.', c;
 
+	if (i)
+		return i;
 	for (; i < n && (c = host_char[(uint8_t)p[i]]); i++) {
 		if (c == '.' && before == '.')
 			return 0; /* an empty label */

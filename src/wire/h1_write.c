@@ -50,10 +50,20 @@ static inline bool follows(const struct field *f, const char *end)
 
 static void write_line(struct out *o, struct str name, struct str value)
 {
-	out_str(o, name);
-	out_lit(o, ": ");
-	out_str(o, value);
-	out_lit(o, "\r\n");
+	uint64_t n = (uint64_t)name.n + value.n + 4;
+	char *p = o->p;
+
+	if (__builtin_expect((uint64_t)(o->end - p) < n, 0)) {
+		o->over = true;
+		return;
+	}
+	memcpy(p, name.p, name.n);
+	p += name.n;
+	memcpy(p, ": ", 2);
+	if (value.n)
+		memcpy(p + 2, value.p, value.n);
+	memcpy(p + 2 + value.n, "\r\n", 2);
+	o->p += n;
 }
 
 void h1_write_fields(struct out *o, const struct head *h)
