@@ -287,27 +287,22 @@ bool head_add_id(struct head *h, struct arena *a, enum hdr_id id, struct str val
 
 void head_remove(struct head *h, enum hdr_id id)
 {
-	struct field *f = h->fields, *end = f + h->n_fields;
+	uint32_t to = 0;
 
-	while (f < end && f->id != id)
-		f++;
-	for (struct field *from = f; from < end; from++)
-		if (from->id != id)
-			*f++ = *from;
-	h->n_fields = (uint32_t)(f - h->fields);
+	for (uint32_t i = 0; i < h->n_fields; i++)
+		if (h->fields[i].id != id && to++ != i)
+			h->fields[to - 1] = h->fields[i];
+	h->n_fields = to;
 }
 
 void head_remove_flags(struct head *h, uint32_t mask)
 {
-	struct field *f = h->fields, *end = f + h->n_fields;
+	uint32_t to = 0;
 
-	/* Nothing moves as long as nothing is dropped. */
-	while (f < end && !(f->flags & mask))
-		f++;
-	for (struct field *from = f; from < end; from++)
-		if (!(from->flags & mask))
-			*f++ = *from;
-	h->n_fields = (uint32_t)(f - h->fields);
+	for (uint32_t i = 0; i < h->n_fields; i++)
+		if (!(h->fields[i].flags & mask) && to++ != i)
+			h->fields[to - 1] = h->fields[i];
+	h->n_fields = to;
 }
 
 /* --- reasons (RFC 9110 §15 and the IANA registry) --- */

@@ -105,7 +105,7 @@ static int judge_host(struct request *r)
 	struct str host;
 	uint16_t port;
 	bool is_v6;
-	char *p = r->buf + (r->f.host.p - r->buf);
+	char *p;
 
 	if (r->f.n_hosts != 1) {
 		if (r->f.n_hosts)
@@ -116,6 +116,7 @@ static int judge_host(struct request *r)
 			h->flags |= HEAD_NO_HOST;
 		return 0;
 	}
+	p = r->buf + (r->f.host.p - r->buf);
 	if (h->form == TARGET_AUTHORITY)
 		return 0; /* CONNECT: its value says nothing */
 	if (h->form == TARGET_ABSOLUTE)

@@ -14,13 +14,15 @@ static bool is_digit(char c)
 static int read_line(struct head *h, const char *buf, uint32_t n)
 {
 	uint32_t end = h1_next_char(buf, 0, n, '\r');
-	int version = h1_version(buf);
+	int version;
 
+	if (end < sizeof("HTTP/1.1 200") - 1)
+		return -H1_E_STATUS;
+	version = h1_version(buf);
 	if (version < 0)
 		return version;
-	if (end < sizeof("HTTP/1.1 200") - 1 || buf[8] != ' ' || !is_digit(buf[9]) ||
-	    buf[9] == '0' || !is_digit(buf[10]) || !is_digit(buf[11]) ||
-	    (end > 12 && buf[12] != ' '))
+	if (buf[8] != ' ' || !is_digit(buf[9]) || buf[9] == '0' || !is_digit(buf[10]) ||
+	    !is_digit(buf[11]) || (end > 12 && buf[12] != ' '))
 		return -H1_E_STATUS;
 	h->version = (uint8_t)version;
 	h->status = (uint16_t)((buf[9] - '0') * 100 + (buf[10] - '0') * 10 + (buf[11] - '0'));
@@ -57,7 +59,7 @@ int h1_response(struct head *h, struct arena *a, char *buf, uint32_t n, const st
 	struct h1_fields f = { .role = H1_RESPONSE, .buf = buf, .n = n };
 	int e;
 
-	must(n >= sizeof("HTTP/1.1\r\n\r\n") - 1 && H1_IS4(buf + n - 4, "\r\n\r\n"));
+	must(n >= 4 && H1_IS4(buf + n - 4, "\r\n\r\n"));
 	must(s->lines - 1 <= lim->fields);
 	h1_zero(h, sizeof(*h));
 	e = read_line(h, buf, n);

@@ -23,8 +23,8 @@ uint32_t h1_write_bound(const struct head *h)
 	uint32_t n = BOUND_FIXED + h->method_text.n + h->scheme.n + 2 * (h->host.n + 8) +
 		     h->path.n + h->query.n + h->reason.n + h->upgrade.n;
 
-	for (const struct field *f = h->fields, *end = f + h->n_fields; f < end; f++)
-		n += line_bound(f);
+	for (uint32_t i = 0; i < h->n_fields; i++)
+		n += line_bound(&h->fields[i]);
 	return n;
 }
 
@@ -68,9 +68,11 @@ static void write_line(struct out *o, struct str name, struct str value)
 
 void h1_write_fields(struct out *o, const struct head *h)
 {
-	const struct field *f = h->fields, *last = f + h->n_fields;
+	const struct field *f = h->fields, *last;
 
-	while (f < last) {
+	if (!h->n_fields)
+		return;
+	for (last = f + h->n_fields; f < last;) {
 		const char *from = f->name, *end;
 
 		if (!in_place(f)) {

@@ -75,6 +75,7 @@ static void test_o09_status_line(void **state)
 		if (lines[i].status)
 			assert_int_equal(c->h.status, lines[i].status);
 	}
+	IS("HTTP/1.\r\n\r\n", "status");
 	IS("HTTP/1.1 200\r\n\r\n", "");
 	str_is(c->h.reason, "");
 	IS("HTTP/1.1 200 \r\n\r\n", "");
