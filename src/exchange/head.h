@@ -97,7 +97,7 @@ enum head_flag {
 	HEAD_EXPECT_100 = 4, /* the client waits for 100; also what h1_write_request() writes */
 	HEAD_UPGRADE = 8,    /* Connection: upgrade and an Upgrade field: `upgrade` has it */
 	HEAD_TE_TRAILERS = 16,
-	HEAD_NO_HOST = 32,      /* a request without a Host field (HTTP/1.0) */
+	HEAD_NO_HOST = 32,      /* HTTP/1.0 without Host, nor a host in the target: host is empty */
 	HEAD_LENGTH_GIVEN = 64, /* Content-Length was there, maybe without a body (HEAD, 304) */
 	HEAD_NTLM = 128,        /* an authentication field says NTLM or Negotiate: pinned */
 };
