@@ -218,3 +218,14 @@ uint32_t wheel_wait_ms(struct wheel *w, uint64_t now_ms)
 	wait = w->next - now_ms;
 	return wait < UINT32_MAX ? (uint32_t)wait : UINT32_MAX - 1;
 }
+
+bool wheel_empty(const struct wheel *w)
+{
+	if (!list_empty(&w->ripe))
+		return false;
+	for (unsigned level = 0; level < LEVELS; level++)
+		for (unsigned i = 0; i < SLOTS; i++)
+			if (!list_empty(&w->slot[level][i]))
+				return false;
+	return true;
+}

@@ -49,4 +49,7 @@ unsigned wheel_turn(struct wheel *w, uint64_t now_ms, unsigned budget);
  * never late. */
 uint32_t wheel_wait_ms(struct wheel *w, uint64_t now_ms);
 
+/* Whether no alarm is set; looks at every slot: for the end of a loop. */
+bool wheel_empty(const struct wheel *w);
+
 #endif

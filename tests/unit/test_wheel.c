@@ -86,6 +86,27 @@ static void test_once(void **state)
 	assert_int_equal(wheel_wait_ms(w, 100000), UINT32_MAX);
 }
 
+/* An alarm that was taken off may leave the wait too early, but it is not there any more. */
+static void test_off_leaves_it_empty(void **state)
+{
+	struct wheel *w = wheel_new(1000);
+	struct alarm a;
+
+	(void)state;
+	assert_non_null(w);
+	alarm_init(&a, NULL);
+	assert_true(wheel_empty(w));
+	wheel_set(w, &a, 1000 + 70000);
+	assert_false(wheel_empty(w));
+	wheel_off(&a);
+	assert_true(wheel_empty(w));
+	wheel_set(w, &a, 900);
+	assert_false(wheel_empty(w));
+	wheel_off(&a);
+	assert_true(wheel_empty(w));
+	wheel_free(&w);
+}
+
 static void test_now_and_past(void **state)
 {
 	struct bell a, b;
@@ -340,6 +361,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_once, setup, teardown),
+		cmocka_unit_test(test_off_leaves_it_empty),
 		cmocka_unit_test_setup_teardown(test_now_and_past, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lazy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_order_and_budget, setup, teardown),
