@@ -58,8 +58,8 @@ int32_t h1_scan(struct h1_scan *s, enum h1_role role, const struct h1_limits *li
 
 /* `buf`: one complete head of n bytes as h1_scan() measured it and found good, without the skipped
  * bytes, in the arena, writable (host is lowered in place).  Fills all of `h`, whatever was in it.
- * 0 or -enum h1_error; after an error method_text and target are there as far as they were read, for
- * the log. */
+ * 0 or -enum h1_error; after an error method_text and target are there as far as they were read,
+ * for the log. */
 int h1_request(struct head *h, struct arena *a, char *buf, uint32_t n, const struct h1_scan *s,
 	       const struct h1_limits *lim);
 /* A response needs to know the request's method for its framing (RFC 9112 §6.3). */
