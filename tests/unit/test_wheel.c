@@ -89,22 +89,22 @@ static void test_once(void **state)
 /* An alarm that was taken off may leave the wait too early, but it is not there any more. */
 static void test_off_leaves_it_empty(void **state)
 {
-	struct wheel *w = wheel_new(1000);
+	struct wheel *own = wheel_new(1000);
 	struct alarm a;
 
 	(void)state;
-	assert_non_null(w);
+	assert_non_null(own);
 	alarm_init(&a, NULL);
-	assert_true(wheel_empty(w));
-	wheel_set(w, &a, 1000 + 70000);
-	assert_false(wheel_empty(w));
+	assert_true(wheel_empty(own));
+	wheel_set(own, &a, 1000 + 70000);
+	assert_false(wheel_empty(own));
 	wheel_off(&a);
-	assert_true(wheel_empty(w));
-	wheel_set(w, &a, 900);
-	assert_false(wheel_empty(w));
+	assert_true(wheel_empty(own));
+	wheel_set(own, &a, 900);
+	assert_false(wheel_empty(own));
 	wheel_off(&a);
-	assert_true(wheel_empty(w));
-	wheel_free(&w);
+	assert_true(wheel_empty(own));
+	wheel_free(&own);
 }
 
 static void test_now_and_past(void **state)
