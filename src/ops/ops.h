@@ -40,6 +40,21 @@ void config_summary(const struct config *, int fd);    /* "culvert.yaml: ok: 3 l
 void config_starter(int fd);                            /* the commented starter file, from the tables */
 void config_reference(int fd);                          /* docs/configuration.md, from the tables */
 
+/* --- keeper_wire.c: what keeper and proxy say to each other over their socket pair --- */
+enum keeper_word {
+	KEEPER_READY = 1, /* proxy: all shards serve */
+	KEEPER_DRAIN,     /* keeper: readiness first, delay, stop accepting, finish, deadline */
+	KEEPER_END,       /* keeper: at once */
+	KEEPER_LOG,       /* keeper: config->files[index] was opened again; with its descriptor */
+};
+int keeper_send(int sock, enum keeper_word, unsigned index, int fd); /* fd -1: none; 0 or -errno */
+/* The next word (> 0), 0 at the end, or -errno; *fd: -1, or a descriptor that is now the caller's. */
+int keeper_recv(int sock, unsigned *index, int *fd);
+
+/* --- demo.c --- */
+/* The built-in demo: origins in a child process of their own, a configuration, a few lines that say what to try.  Exit code as of `run`. */
+int demo_run(const char *version, int (*run)(struct config *, const char *version));
+
 /* --- proxy.c: the proxy process --- */
 struct proxy_params {
 	const struct config *config;

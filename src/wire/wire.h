@@ -13,6 +13,7 @@
 
 #include "exchange/exchange.h"
 #include "link/link.h"
+#include "wire/h1_syntax.h"
 
 /* ---------------------------------------------------------------- server side */
 enum conn_state { CONN_NEW = 0 /* no byte yet */, CONN_IDLE /* between requests */, CONN_ACTIVE, CONN_CLOSING };

@@ -1,0 +1,86 @@
+/* gauges.c -- process, memory, log and loop series, read when somebody scrapes. */
+#include "ops/gauges.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+static double draining(void *arg)
+{
+	const struct service_shared *s = arg;
+
+	return atomic_load_explicit(&s->draining, memory_order_relaxed);
+}
+
+static double one(void *arg)
+{
+	(void)arg;
+	return 1;
+}
+
+static double memory_used(void *arg)
+{
+	const struct budget *b = arg;
+
+	return (double)atomic_load_explicit(&b->used, memory_order_relaxed);
+}
+
+static double open_fds(void *arg)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	(void)arg;
+	if (!d)
+		return 0;
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+static double max_fds(void *arg)
+{
+	struct rlimit r;
+
+	(void)arg;
+	return getrlimit(RLIMIT_NOFILE, &r) < 0 ? 0 : (double)r.rlim_cur;
+}
+
+static double log_dropped(void *arg)
+{
+	return (double)log_sink_dropped(arg);
+}
+
+static double turns(void *arg)
+{
+	return (double)loop_turns(arg);
+}
+
+static void open_shards(const struct gauges_params *p)
+{
+	for (unsigned i = 0; i < p->n_shards && i < GAUGES_SHARDS; i++) {
+		char text[12];
+		struct str label = { .p = text, .n = (uint32_t)snprintf(text, sizeof(text), "%u", i) };
+
+		metric_pull(p->shared->metrics, METRIC_LOOP_TURNS, &label, turns, p->loops[i]);
+	}
+}
+
+void gauges_open(const struct gauges_params *p)
+{
+	struct metrics *m = p->shared->metrics;
+	struct str build[] = { str_of(p->version), str_of(p->io) }, all = STR("all");
+
+	metric_pull(m, METRIC_DRAINING, NULL, draining, p->shared);
+	metric_pull(m, METRIC_BUILD_INFO, build, one, NULL);
+	metric_pull(m, METRIC_MEMORY, &all, memory_used, p->shared->budget);
+	metric_pull(m, METRIC_OPEN_FDS, NULL, open_fds, NULL);
+	metric_pull(m, METRIC_MAX_FDS, NULL, max_fds, NULL);
+	for (unsigned i = 0; i < p->n_sinks; i++) {
+		struct str label = str_of(log_sink_name(p->sinks[i]));
+
+		metric_pull(m, METRIC_LOG_DROPPED, &label, log_dropped, p->sinks[i]);
+	}
+	open_shards(p);
+}
