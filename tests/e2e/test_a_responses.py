@@ -26,7 +26,7 @@ def bad_head(web, raw, reason="http_protocol_error"):
     answer = client.read_response()
     check_own_answer(answer, 502)
     entry = rig.log.of(client)
-    assert entry["reason"] == reason, entry
+    assert entry["reason"] == reason, str(entry)
     rig.a.conns[0].wait_ended()
     rig.a.on_raw(b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\nok")
     assert web.get("/2").text == "ok"
@@ -44,8 +44,8 @@ def bad_body(web, raw):
         answer = error.response
         assert answer.status == 200
         entry = rig.log.of(client)
-        assert entry["complete"] is False, entry
-        assert entry["reason"] in ("http_protocol_error", "http_response_incomplete"), entry
+        assert entry["complete"] is False, str(entry)
+        assert entry["reason"] in ("http_protocol_error", "http_response_incomplete"), str(entry)
     else:
         check_own_answer(answer, 502)
     assert b"POISON" not in client.received

@@ -268,7 +268,7 @@ def cut_silently(rig, client):
     data, _ = client.drain_to_close()
     assert data == b"", data
     entry = rig.log.of(client)
-    assert entry["kind"] == "refused" and entry["reason"] == "proxy_protocol_error", entry
+    assert entry["kind"] == "refused" and entry["reason"] == "proxy_protocol_error", str(entry)
     rig.a.assert_untouched()
 
 
@@ -326,7 +326,7 @@ def test_k03_allow_from_judges_the_proxy_address(lb):
     stranger.send(pp.v1("198.51.100.1"))
     assert stranger.connect(target).status == 403
     entry = lb.log.wait(lambda e: e["status"] == 403, since=mark)
-    assert entry["reason"] == "client_denied" and entry["peer"] == "198.51.100.1:1111", entry
+    assert entry["reason"] == "client_denied" and entry["peer"] == "198.51.100.1:1111", str(entry)
 
 
 def test_k03_port_is_logged(lb):

@@ -4,6 +4,7 @@
     client.py   the client side: raw bytes out, exactly one answer in
     origin.py   the server side: scripted, threaded, remembers every byte
     culvert.py  the program under test: configuration, start, logs, metrics, stop
+    life.py     the program alone, for tests of its life: inherited sockets, crashes, privileges
     rig.py      one culvert, its origins and a DNS server, joined by a configuration
     dnsd.py     a DNS server with programmable answers
     proxyproto.py, websocket.py   bytes of these protocols

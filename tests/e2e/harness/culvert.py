@@ -103,9 +103,10 @@ class AccessLog:
     def of(self, client, n=1, timeout=5.0):
         """The first n lines of this client's connection; one line: not in a list."""
         end = f":{client.port}"
+        since = getattr(client, "log_mark", 0)   # an earlier connection may have had the same port
 
         def found():
-            mine = [e for e in self.read() if str(e.get("peer", "")).endswith(end)]
+            mine = [e for e in self.read()[since:] if str(e.get("peer", "")).endswith(end)]
             return mine if len(mine) >= n else None
         try:
             mine = net.wait_until(found, timeout, f"{n} access log lines of peer {end}")
@@ -154,13 +155,18 @@ class Culvert:
 
     # -- start
 
+    pass_fds = ()
+
+    def argv(self):
+        return [program(), "run", "-c", str(self.file)]
+
     def start(self, ready="admin"):
         self.file = write_conf(self.dir / "culvert.yaml", self.conf)
         with open(self.stderr_file, "ab") as err, open(self.dir / "stdout.log", "ab") as out:
             self.process = subprocess.Popen(
-                [program(), "run", "-c", str(self.file)], stdin=subprocess.DEVNULL, stdout=out,
-                stderr=err, cwd=self.dir, env=environment(self.env), start_new_session=True,
-                preexec_fn=self.preexec)
+                self.argv(), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.dir,
+                env=environment(self.env), start_new_session=True, preexec_fn=self.preexec,
+                pass_fds=self.pass_fds)
         self.pid = self.process.pid
         self.exit_code = None
         end = time.monotonic() + 20

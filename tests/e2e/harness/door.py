@@ -49,12 +49,12 @@ class Door:
         assert "close" in answer.list("Connection"), answer.fields
         client.expect_closed()
         entry = self.rig.log.of(client)
-        assert entry["status"] == status and entry["reason"].startswith(reason), entry
+        assert entry["status"] == status and entry["reason"].startswith(reason), str(entry)
         for conn in self.rig.a.conns:
             conn.wait_ended()
         assert not self.rig.a.requests, self.rig.a.requests
         assert b"smuggled" not in self.rig.a.received
-        return answer, entry
+        return answer, str(entry)
 
 
 @pytest.fixture(params=["web", "fwd"])

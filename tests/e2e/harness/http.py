@@ -173,7 +173,10 @@ class Peer:
         return self
 
     def half_close(self):
-        self.sock.shutdown(socket.SHUT_WR)
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass            # the other side has reset it: reading will tell
         return self
 
     def close(self):

@@ -26,7 +26,8 @@ class OriginConn(Peer):
         self.origin = origin
         self.number = number
         self.requests = []
-        self.done = threading.Event()
+        self.done = threading.Event()       # the script has ended
+        self.released = threading.Event()   # reset() wants it to end
 
     # -- reading
 
@@ -58,6 +59,17 @@ class OriginConn(Peer):
         self.requests.append(head)
         with self.origin.lock:
             self.origin.requests.append(head)
+
+    def wait_readable(self):
+        """Waits for bytes, without reading them; raises Eof."""
+        self.sock.settimeout(None)
+        try:
+            if not self.sock.recv(1, socket.MSG_PEEK):
+                self.ended = "fin"
+                raise Eof("FIN between requests")
+        finally:
+            if not self.closed:
+                self.sock.settimeout(30.0)
 
     def peek_head(self):
         """Waits until a head lies in the kernel's buffer, without reading it."""
@@ -94,7 +106,7 @@ class OriginConn(Peer):
         """One byte at a time, with a pause after each."""
         for i in range(len(data)):
             self.send(data[i:i + 1])
-            if self.done.wait(pause):
+            if self.released.wait(pause):
                 return
 
     # -- asserting
@@ -218,13 +230,12 @@ class Origin:
         try:
             while not conn.closed:
                 if not conn.buf:
-                    conn.sock.settimeout(None)
-                    conn.fill()
-                    conn.sock.settimeout(30.0)
+                    conn.wait_readable()
                 self.handler_of(conn)(conn)
-        except (Eof, BrokenPipeError, ConnectionResetError) as error:
-            if conn.buf and not conn.closed:
-                conn.error = error
+        except Eof:
+            pass
+        except (BrokenPipeError, ConnectionResetError):
+            conn.ended = conn.ended or "rst"
         except Exception as error:    # a script's own assertion, or a WireError
             if not (conn.closed and isinstance(error, OSError)):
                 with self.lock:
@@ -254,6 +265,7 @@ class Origin:
         with self.lock:
             conns = list(self.alive)
         for conn in conns:
+            conn.released.set()
             try:
                 conn.sock.shutdown(socket.SHUT_WR)
             except OSError:

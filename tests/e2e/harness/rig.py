@@ -86,6 +86,7 @@ class Rig:
         """A connection to a listener; closed at the end of the test."""
         client = Client(self.port[listener] if isinstance(listener, str) and listener in self.port else listener,
                         **options)
+        client.log_mark = self.log.mark()
         self.clients.append(client)
         return client
 
@@ -112,11 +113,11 @@ class Rig:
         assert "close" in answer.list("Connection"), answer.fields
         client.expect_closed()
         entry = self.log.of(client)
-        assert entry["status"] == status, entry
-        assert str(entry["reason"]).startswith(reason), entry
+        assert entry["status"] == status, str(entry)
+        assert str(entry["reason"]).startswith(reason), str(entry)
         self.a.assert_untouched()
         self.b.assert_untouched()
-        return answer, entry
+        return answer, str(entry)
 
     # -- between tests and at the end
 
