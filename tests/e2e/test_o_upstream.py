@@ -70,17 +70,18 @@ def early(how, status=404):
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("how", ["stays", "reads", "closes", "closes_unread", "rst"])
 def test_o01_early_answer(door, how, framing):
-    """Delivered whole; that connection is never used again."""
+    """Delivered whole while half of the 2 MiB is still to come; that connection is never used again."""
     rig = door.rig
     rig.a.on_conns(early(how), answer_ok)
-    body = b"x" * (2 * MIB)
+    half = b"x" * MIB
     client = door.client()
     if framing == "length":
-        client.send_behind(door.head("POST", "/up", f"Content-Length: {len(body)}") + body)
+        client.send_behind(door.head("POST", "/up", f"Content-Length: {2 * MIB}") + half)
     else:
-        client.send_behind(door.head("POST", "/up", "Transfer-Encoding: chunked") + chunked(body))
+        client.send_behind(door.head("POST", "/up", "Transfer-Encoding: chunked") + chunked(half, last=False))
     answer = client.read_response()
     assert (answer.status, answer.body) == (404, b"early")
+    client.try_send(half if framing == "length" else chunked(half))
     assert rig.log.of(client)["status"] == 404
     assert door.get("/next").text == "a GET /next\n"
     assert len(rig.a.conns) == 2

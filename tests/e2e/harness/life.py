@@ -12,9 +12,8 @@ import socket
 import subprocess
 import threading
 
-from . import net
 from .client import Client, request
-from .culvert import BAD_TEXT, Culvert, program
+from .culvert import Culvert, program
 
 CLONE_NEWNET = 0x40000000
 NOBODY = 65534
@@ -50,13 +49,16 @@ def life_conf(port, io="epoll", **more):
 
 
 class Life(Culvert):
-    """sockets: listening sockets that are passed by LISTEN_FDS."""
+    """sockets: listening sockets that are passed by LISTEN_FDS. admin: its port, when not a free one."""
 
-    def __init__(self, directory, io="epoll", change=None, sockets=(), **options):
+    def __init__(self, directory, io="epoll", change=None, sockets=(), admin=None, **options):
+        self.admin = admin
         self.pass_fds = tuple(s.fileno() for s in sockets)
         self.crashes = False
 
         def make(port):
+            if self.admin:
+                self.port["admin"] = self.admin
             conf = life_conf(port, io)
             return (change(conf, port) or conf) if change else conf
         super().__init__(directory, make, **options)
@@ -104,11 +106,6 @@ class Life(Culvert):
                 self.kill()
 
 
-def assert_dump(text):
-    """The words of a crash: what happened, a stack, the state."""
-    assert BAD_TEXT.search(text) or "SIG" in text, text[-3000:]
-
-
 def in_netns(fn):
     """Runs fn() in a thread with a network namespace of its own; its processes and threads inherit it."""
     outcome = {}
@@ -139,8 +136,8 @@ def can_netns():
 
 
 def set_sysctl(name, value):
-    """In this thread's network namespace: /proc/sys/net is that of the opener."""
-    pathlib.Path("/proc/thread-self/../../../sys/net").joinpath(name).resolve().write_text(f"{value}\n", "ascii")
+    """name: ipv4/ip_local_port_range. Of this thread's network namespace."""
+    pathlib.Path("/proc/sys/net", name).write_text(f"{value}\n", "ascii")
 
 
 def program_for_all(directory):
@@ -157,6 +154,3 @@ def is_refused(port):
         return False
     except ConnectionRefusedError:
         return True
-
-
-__all__ = ["Life", "NOBODY", "can_netns", "in_netns", "is_refused", "life_conf", "net", "program_for_all"]
