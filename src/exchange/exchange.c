@@ -193,6 +193,8 @@ void end_fail(struct end *e, const struct why *cause)
 	must(x && x->up == e);
 	end_leave(e);
 	x->try_why = cause;
+	if (!x->answer_seen)
+		pipe_recall(&x->rsp);
 	if (x->rsp.state != PIPE_EMPTY && x->rsp.state != PIPE_CUT)
 		exchange_cut(x, cause);
 }

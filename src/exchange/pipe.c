@@ -217,6 +217,18 @@ void pipe_cut(struct pipe *p)
 	p->state = PIPE_CUT;
 }
 
+void pipe_recall(struct pipe *p)
+{
+	if (p->state == PIPE_CUT)
+		return;
+	p->state = PIPE_EMPTY;
+	p->head = p->trailers = NULL;
+	p->ended = false;
+	p->stops = 0;
+	p->total = 0;
+	bufq_free(&p->q);
+}
+
 void pipe_assert(const struct pipe *p)
 {
 	must(p->state <= PIPE_CUT);

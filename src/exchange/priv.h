@@ -12,5 +12,6 @@ void exchange_due(struct end *, enum due);
 void pipe_open(struct pipe *, struct exchange *, uint32_t high);
 void pipe_close(struct pipe *);
 void pipe_cut(struct pipe *);
+void pipe_recall(struct pipe *); /* empty again; nothing of it may have been seen but interims */
 
 #endif

@@ -127,15 +127,18 @@ static int nth_candidate(const struct choice *c, uint32_t nth)
 
 static int two_choices(struct origin_shard *s, const struct choice *c)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, first;
 	int a, b;
 
 	for (uint32_t i = 0; i < c->u->n_servers; i++)
 		n += may(c, i);
 	if (n == 0)
 		return -1;
-	a = nth_candidate(c, (uint32_t)(origin_random(s) % n));
-	b = nth_candidate(c, (uint32_t)(origin_random(s) % n));
+	if (n == 1)
+		return nth_candidate(c, 0);
+	first = (uint32_t)(origin_random(s) % n);
+	a = nth_candidate(c, first);
+	b = nth_candidate(c, (first + 1 + (uint32_t)(origin_random(s) % (n - 1))) % n);
 	return lighter(c->u, (uint32_t)b, (uint32_t)a) ? b : a;
 }
 

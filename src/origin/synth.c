@@ -81,21 +81,59 @@ static void finish(struct exchange *x, struct synth *s, bool ok)
 /* ---------------------------------------------------------------- error pages */
 enum page { PAGE_TEXT = 0, PAGE_HTML, PAGE_JSON };
 
-/* What the client likes best, coarsely: the first of the three that Accept names without q=0. */
+/* The weight of a media range in thousandths (RFC 9110 §12.4.2); what cannot be read weighs nothing. */
+static unsigned weight_of(struct str range)
+{
+	const char *at = memmem(range.p, range.n, "q=", 2);
+	unsigned w = 0, scale = 1000;
+
+	if (!at)
+		return 1000;
+	for (at += 2; at < range.p + range.n; at++) {
+		if (*at == '.')
+			continue;
+		if (*at < '0' || *at > '9')
+			break;
+		w += (unsigned)(*at - '0') * scale;
+		scale /= 10;
+	}
+	return w;
+}
+
+/* The page for a media range; -1: none of ours. */
+static int page_of(struct str range)
+{
+	static const struct { struct str type; enum page page; } types[] = {
+		{ STR("text/html"), PAGE_HTML },	{ STR("application/xhtml+xml"), PAGE_HTML },
+		{ STR("application/json"), PAGE_JSON }, { STR("application/problem+json"), PAGE_JSON },
+		{ STR("text/plain"), PAGE_TEXT },	{ STR("text/*"), PAGE_TEXT },
+		{ STR("*/*"), PAGE_TEXT },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(types); i++)
+		if (str_istarts(range, types[i].type))
+			return (int)types[i].page;
+	return -1;
+}
+
+/* What Accept weighs most; the first of equals. */
 static enum page page_for(const struct exchange *x)
 {
 	const struct field *f = x->req.head ? head_find(x->req.head, HDR_ACCEPT) : NULL;
 	struct str rest = f ? field_value(f) : STR_NONE, item;
+	enum page best = PAGE_TEXT;
+	unsigned most = 0;
 
 	while (str_next_item(&rest, &item)) {
-		if (str_istarts(item, STR("text/html")) || str_istarts(item, STR("application/xhtml")))
-			return PAGE_HTML;
-		if (str_istarts(item, STR("application/json")) || str_istarts(item, STR("application/problem+json")))
-			return PAGE_JSON;
-		if (str_istarts(item, STR("text/plain")))
-			return PAGE_TEXT;
+		unsigned w = weight_of(item);
+		int page = page_of(item);
+
+		if (page >= 0 && w > most) {
+			best = (enum page)page;
+			most = w;
+		}
 	}
-	return PAGE_TEXT;
+	return best;
 }
 
 static void reason_out(struct out *o, const struct exchange *x)

@@ -60,13 +60,64 @@ static bool walk(const struct identity_conf *id, struct str list, struct addr *c
 	return true;
 }
 
-/* The lines are one list; the last line is nearest to us. */
+/* The `for` of one Forwarded element (RFC 7239 §4), without its quotes; empty: none. */
+static struct str forwarded_for(struct str element)
+{
+	bool quoted = false;
+	uint32_t from = 0;
+
+	for (uint32_t i = 0; i <= element.n; i++) {
+		struct str pair;
+
+		if (i < element.n && element.p[i] == '"')
+			quoted = !quoted;
+		if (i < element.n && (quoted || element.p[i] != ';'))
+			continue;
+		pair = str_trim((struct str){ .p = element.p + from, .n = i - from });
+		from = i + 1;
+		if (!str_istarts(pair, STR("for=")))
+			continue;
+		pair.p += 4;
+		pair.n -= 4;
+		if (pair.n >= 2 && pair.p[0] == '"' && pair.p[pair.n - 1] == '"')
+			return (struct str){ .p = pair.p + 1, .n = pair.n - 2 };
+		return pair;
+	}
+	return STR_NONE;
+}
+
+/* As walk(), through Forwarded: elements are found from the left, because commas may be quoted. */
+#define FORWARDED_HOPS 64
+static bool walk_forwarded(const struct identity_conf *id, struct str list, struct addr *client)
+{
+	struct str hop[FORWARDED_HOPS];
+	uint32_t n = 0;
+
+	for (struct str item; str_next_item(&list, &item); n++)
+		hop[n % FORWARDED_HOPS] = forwarded_for(item);
+	for (uint32_t left = n < FORWARDED_HOPS ? n : FORWARDED_HOPS; left > 0; left--) {
+		struct addr a;
+
+		if (!parse_hop(hop[--n % FORWARDED_HOPS], &a))
+			return false;
+		*client = a;
+		if (!addr_find_net(&a, id->trusted, id->n_trusted))
+			return false;
+	}
+	return true;
+}
+
+/* The lines are one list; the last line is nearest to us.  X-Forwarded-For goes before Forwarded: it is what proxies extend. */
 static void find_client(struct exchange *x, const struct head *h, const struct identity_conf *id)
 {
+	bool listed = head_find(h, HDR_X_FORWARDED_FOR) != NULL;
+
 	for (uint32_t i = h->n_fields; i-- > 0;) {
 		const struct field *f = &h->fields[i];
 
-		if (f->id == HDR_X_FORWARDED_FOR && !walk(id, field_value(f), &x->client))
+		if (listed && f->id == HDR_X_FORWARDED_FOR && !walk(id, field_value(f), &x->client))
+			return;
+		if (!listed && f->id == HDR_FORWARDED && !walk_forwarded(id, field_value(f), &x->client))
 			return;
 	}
 }
@@ -248,6 +299,17 @@ static bool write_identity(struct exchange *x, struct head *h, bool trusted)
 	return true;
 }
 
+/* What a stranger says about who it is, under known names and any other X-Forwarded-*. */
+static void drop_claims(struct head *h)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < h->n_fields; i++)
+		if (!(h->fields[i].flags & HDR_F_IDENT) && !str_istarts(field_name(&h->fields[i]), STR("x-forwarded-")))
+			h->fields[out++] = h->fields[i];
+	h->n_fields = out;
+}
+
 static const struct why *identify(struct exchange *x, struct head *h, const struct identity_conf *id)
 {
 	bool trusted = addr_find_net(&x->peer, id->trusted, id->n_trusted) != NULL;
@@ -255,7 +317,7 @@ static const struct why *identify(struct exchange *x, struct head *h, const stru
 	if (trusted)
 		find_client(x, h, id);
 	else
-		head_remove_flags(h, HDR_F_IDENT);
+		drop_claims(h);
 	return why(write_identity(x, h, trusted) ? WHY_NONE : WHY_MEMORY);
 }
 

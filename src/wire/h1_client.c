@@ -204,6 +204,8 @@ static void on_request(struct end *e)
 		return;
 	}
 	send_out(c);
+	if (c->w.done && bufq_empty(&c->w.out) && !c->send_failed)
+		await_answer(c, x);
 }
 
 static void on_sent(struct link *l, int32_t n)
@@ -280,10 +282,22 @@ static void arm_body_deadline(struct h1_client *c, const struct exchange *x)
 	deadlines_push(c->loop, &c->dl, &c->dl.recv_ms, c->stream ? x->timeouts->tunnel_idle : x->timeouts->response_idle);
 }
 
+static bool was_offered(const struct head *req, const struct head *rsp)
+{
+	struct str rest = req->upgrade, item;
+
+	if (!(req->flags & HEAD_UPGRADE) || req->body != BODY_NONE || !(rsp->flags & HEAD_UPGRADE))
+		return false;
+	while (str_next_item(&rest, &item))
+		if (str_ieq(item, rsp->upgrade))
+			return true;
+	return false;
+}
+
 /* 101: only when asked, and then both links belong to a tunnel. */
 static bool take_switch(struct h1_client *c, struct exchange *x, struct head *h)
 {
-	if (!(x->req.head->flags & HEAD_UPGRADE) || x->req.head->body != BODY_NONE || !(h->flags & HEAD_UPGRADE)) {
+	if (!was_offered(x->req.head, h)) {
 		fail(c, why(WHY_BAD_RESPONSE));
 		return false;
 	}

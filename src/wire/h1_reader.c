@@ -71,7 +71,8 @@ static int32_t scan(struct h1_reader *r, struct loop *l, enum h1_role role, cons
 	if (!flatten(&r->in, l))
 		return H1_NO_MEMORY;
 	front = bufq_front(&r->in);
-	return h1_scan(&r->scan, role, lim, front.p, front.n);
+	n = h1_scan(&r->scan, role, lim, front.p, front.n);
+	return n == 0 && front.n < r->in.bytes ? -H1_E_HEAD_TOO_LARGE : n; /* more than a seg holds */
 }
 
 int32_t h1_reader_head(struct h1_reader *r, struct loop *l, struct arena *a, enum h1_role role,
@@ -127,15 +128,17 @@ static int move_chunk(struct h1_reader *r, struct pipe *p)
 	uint64_t n;
 	int step;
 
-	if (r->chunk.left) {
+	if (r->in_chunk) {
 		n = r->in.bytes < r->chunk.left ? r->in.bytes : r->chunk.left;
 		r->chunk.left -= n;
+		r->in_chunk = r->chunk.left > 0;
 		return pipe_put(p, &r->in, n) ? H1_NEED_BYTES : H1_PIPE_FULL;
 	}
 	step = h1_chunk_next(&r->chunk, front.p, front.n, &used);
 	if (step < 0)
 		return step;
 	bufq_drop(&r->in, used);
+	r->in_chunk = step == H1_CHUNK_DATA;
 	if (step == H1_CHUNK_LAST)
 		r->state = READ_TRAILERS;
 	return H1_NEED_BYTES;

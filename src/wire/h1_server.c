@@ -247,9 +247,11 @@ static bool write_head(struct h1_conn *c, const struct head *h, const struct h1_
 /* What is left of the request must be known to be little, or the connection cannot be used again. */
 static bool rest_is_small(const struct h1_conn *c)
 {
+	if (c->r.state == READ_DONE)
+		return true;
 	if (c->broken || c->eof || c->expecting)
 		return false;
-	return c->r.state == READ_DONE || (c->r.state == READ_LENGTH && c->r.left <= PIPE_DISCARD_MAX);
+	return c->r.state == READ_LENGTH && c->r.left <= PIPE_DISCARD_MAX;
 }
 
 static bool client_keeps(const struct h1_conn *c)
@@ -257,6 +259,15 @@ static bool client_keeps(const struct h1_conn *c)
 	if (!c->req || (c->req->flags & HEAD_CLOSE))
 		return false;
 	return c->req->version >= 11 || (c->req->flags & HEAD_KEEP_ALIVE);
+}
+
+/* The client's FIN came behind this request; or bytes that were meant for a tunnel that does not come: they must not be read as a
+ * request with the proxy's trust (THREATS A19). */
+static bool nothing_may_follow(const struct h1_conn *c)
+{
+	bool more = !bufq_empty(&c->r.in);
+
+	return (c->eof && !more) || (c->req->method == METHOD_CONNECT && more);
 }
 
 /* How this answer is framed for this client (RFC 9112 §6). */
@@ -283,7 +294,7 @@ static struct h1_write frame_answer(struct h1_conn *c, const struct exchange *x,
 	}
 	if (x->refused && (x->why->flags & WHY_CLOSE))
 		c->close_after = true;
-	if (!client_keeps(c) || !rest_is_small(c) || !c->c.ops->may_keep(&c->c))
+	if (!client_keeps(c) || !rest_is_small(c) || !c->c.ops->may_keep(&c->c) || nothing_may_follow(c))
 		c->close_after = true;
 	how.close = c->close_after;
 	how.keep_alive = old && !c->close_after;
@@ -336,6 +347,8 @@ static void on_answer(struct end *e)
 		return;
 	}
 	send_out(c);
+	if (c->w.done && bufq_empty(&c->w.out))
+		answer_is_out(c); /* the end came alone, behind bytes that are out */
 }
 
 static void on_sent(struct link *l, int32_t n)

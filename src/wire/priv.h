@@ -19,6 +19,7 @@ uint64_t *deadlines_passed(struct loop *, struct deadlines *);
 enum h1_reading { READ_HEAD = 0, READ_LENGTH, READ_CHUNK, READ_TRAILERS, READ_CLOSE, READ_DONE };
 struct h1_reader {
 	uint8_t state;         /* enum h1_reading */
+	bool in_chunk;         /* READ_CHUNK: chunk.left bytes of data follow, not framing */
 	struct h1_scan scan;
 	struct h1_chunk chunk;
 	uint64_t left;         /* READ_LENGTH */
