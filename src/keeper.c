@@ -126,12 +126,14 @@ static int bind_all(struct keeper *k)
 	return 0;
 }
 
-static void unbind_all(struct keeper *k)
+/* The first n: the listeners come before the admin port. */
+static void unbind(struct keeper *k, unsigned n)
 {
-	for (unsigned i = 0; k->bound && i < k->n_bound; i++)
+	for (unsigned i = 0; k->bound && i < n; i++) {
 		if (k->bound[i].n)
-			listen_unbind(&k->bound[i], k->bound[i].passed ? NULL : bind_of(k, i));
-	free(k->bound);
+			listen_unbind(&k->bound[i], bind_of(k, i));
+		k->bound[i].n = 0;
+	}
 }
 
 /* ---------------------------------------------------------------- log files */
@@ -354,6 +356,8 @@ static void on_proxy_message(struct keeper *k)
 		k->ready = true;
 		notify("READY=1");
 	}
+	if (kind == KEEPER_STOPPED)
+		unbind(k, k->config->plan->n_listeners);
 	if (kind == KEEPER_READY && k->ends) /* it came up while we were asked to end */
 		(void)keeper_send(k->proxy_fd, KEEPER_DRAIN, 0, -1);
 }
@@ -416,7 +420,8 @@ int keeper_run(struct config *config, const char *version)
 			log_say(LOG_ERROR, "the proxy could not be started: %s", strerror(errno));
 	}
 	close_logs(&k);
-	unbind_all(&k);
+	unbind(&k, k.n_bound);
+	free(k.bound);
 	if (k.signals >= 0)
 		close(k.signals);
 	config_free(&k.config);

@@ -45,6 +45,7 @@ enum keeper_word {
 	KEEPER_READY = 1, /* proxy: all shards serve */
 	KEEPER_DRAIN,     /* keeper: readiness first, delay, stop accepting, finish, deadline */
 	KEEPER_END,       /* keeper: at once */
+	KEEPER_STOPPED,   /* proxy: no shard accepts any more; the listening sockets may close */
 	KEEPER_LOG,       /* keeper: config->files[index] was opened again; with its descriptor */
 };
 int keeper_send(int sock, enum keeper_word, unsigned index, int fd); /* fd -1: none; 0 or -errno */

@@ -38,6 +38,7 @@ struct shard {
 	struct loop *loop;
 	struct service *service;
 	struct admin *admin;
+	bool stopped; /* it accepts no more, and has told so */
 	bool ended; /* its service has told so */
 	_Atomic unsigned n_cut;
 	struct mail order[ORDERS];
@@ -56,19 +57,24 @@ struct proxy {
 	struct log_sink **sinks; /* by config->files index */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	unsigned n_ready, n_failed, n_ended;
+	unsigned n_ready, n_failed, n_stopped, n_ended;
 	bool leave; /* all shards have ended: loops may go */
 	int wake[2]; /* pipe: a shard's news for the main thread */
 };
 
 /* ---------------------------------------------------------------- privileges */
+/* While we still may. */
+static void drop_bounding_set(void)
+{
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+}
+
 static int drop_capabilities(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
 
-	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	return syscall(SYS_capset, &head, none) < 0 ? -errno : 0;
 }
@@ -79,6 +85,7 @@ static int drop_privileges(const struct config *c)
 		return -errno;
 	if (!c->drop)
 		return 0;
+	drop_bounding_set();
 	if (setgroups(0, NULL) < 0 || setresgid(c->gid, c->gid, c->gid) < 0)
 		return -errno;
 	if (setresuid(c->uid, c->uid, c->uid) < 0)
@@ -213,10 +220,21 @@ static bool wait_to_leave(struct shard *s)
 	return leave;
 }
 
+/* The members of a group of sockets close together: what queues at one that closes alone is reset. */
+static void tell_stopped(struct shard *s)
+{
+	if (s->stopped || !service_stopped(s->service))
+		return;
+	s->stopped = true;
+	count_up(s->proxy, &s->proxy->n_stopped);
+}
+
 static void run_shard(struct shard *s)
 {
-	while (!s->ended)
+	while (!s->ended) {
 		loop_turn(s->loop, 1000);
+		tell_stopped(s);
+	}
 	count_up(s->proxy, &s->proxy->n_ended);
 	while (!wait_to_leave(s))
 		loop_turn(s->loop, 10);
@@ -409,7 +427,7 @@ enum phase { RUNNING = 0, READINESS, STOPPING, CUTTING };
 struct drain {
 	enum phase phase;
 	uint64_t due_ms; /* of the next phase; 0: none */
-	bool cut;
+	bool doors_closed;
 };
 
 static void begin_drain(struct proxy *x, struct drain *d)
@@ -466,14 +484,25 @@ static bool on_keeper(struct proxy *x, struct drain *d)
 	}
 }
 
-static bool all_ended(struct proxy *x)
+static bool all_have(struct proxy *x, const unsigned *what)
 {
-	bool ended;
+	bool all;
 
 	pthread_mutex_lock(&x->lock);
-	ended = x->n_ended == x->n_shards;
+	all = *what == x->n_shards;
 	pthread_mutex_unlock(&x->lock);
-	return ended;
+	return all;
+}
+
+/* From now on new connections are refused.  The admin port stays; a Unix socket's path is the keeper's. */
+static void close_doors(struct proxy *x, struct drain *d)
+{
+	if (d->doors_closed || !all_have(x, &x->n_stopped))
+		return;
+	d->doors_closed = true;
+	for (unsigned i = 0; i < x->plan->n_listeners; i++)
+		listen_unbind(&x->p->bound[i], NULL);
+	(void)keeper_send(x->p->keeper_fd, KEEPER_STOPPED, 0, -1);
 }
 
 static int wait_ms(const struct drain *d)
@@ -507,7 +536,8 @@ static int serve_until_drained(struct proxy *x)
 			return -1;
 		while (p[1].revents && read(x->wake[0], news, sizeof(news)) > 0)
 			;
-		if (all_ended(x))
+		close_doors(x, &d);
+		if (all_have(x, &x->n_ended))
 			return how_many_cut(x) ? 3 : 0;
 		if (p[0].revents && !on_keeper(x, &d))
 			return -1;
@@ -544,6 +574,15 @@ static int start(struct proxy *x)
 	return rc;
 }
 
+static noreturn void end_at_once(struct proxy *x)
+{
+	unsigned long long n = atomic_load(&x->shared.n_connections);
+
+	log_say(LOG_WARN, "ended at once: %llu connections were cut", n);
+	log_writer_stop();
+	_exit(n ? 3 : 0);
+}
+
 int proxy_run(const struct proxy_params *p)
 {
 	struct proxy x = { .p = p, .plan = p->config->plan };
@@ -559,12 +598,8 @@ int proxy_run(const struct proxy_params *p)
 	say_started(&x);
 	(void)keeper_send(p->keeper_fd, KEEPER_READY, 0, -1);
 	code = serve_until_drained(&x);
-	if (code < 0) {
-		log_say(LOG_WARN, "ended at once: %llu connections were cut",
-			(unsigned long long)atomic_load(&x.shared.n_connections));
-		log_writer_stop();
-		_exit(3);
-	}
+	if (code < 0)
+		end_at_once(&x);
 	join_shards(&x);
 	log_say(LOG_INFO, code ? "the drain's deadline cut what still ran" : "drained");
 	log_writer_stop();

@@ -84,6 +84,8 @@ struct service *service_open(const struct service_params *) MUST_CHECK; /* NULL:
 void service_drain(struct service *);
 /* Phase 2: stops accepting (after EAGAIN), closes idle connections; `done(arg)` when the last connection and tunnel has ended. */
 void service_stop(struct service *, void (*done)(void *arg), void *arg);
+/* After service_stop(): no listening socket is in use any more.  When that is so on all shards, all of them are closed. */
+bool service_stopped(const struct service *);
 /* Deadline: cuts all that still runs; returns how many. */
 unsigned service_cut(struct service *);
 void service_close(struct service **);        /* asserts that nothing is left */

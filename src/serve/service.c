@@ -236,6 +236,11 @@ void service_stop(struct service *s, void (*done)(void *arg), void *arg)
 	loop_soon(s->loop, &s->check);
 }
 
+bool service_stopped(const struct service *s)
+{
+	return s->stopping && !s->doors_open;
+}
+
 static void cut_list(struct list *l, unsigned *n)
 {
 	struct list *node, *tmp;

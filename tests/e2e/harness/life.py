@@ -145,7 +145,8 @@ def program_for_all(directory):
     path = pathlib.Path(directory)
     path.mkdir(parents=True, exist_ok=True)
     os.chmod(path, 0o755)
-    return shutil.copy(program(), path / "culvert")
+    shutil.copy(program(), path / "culvert")
+    return path / "culvert"
 
 
 def is_refused(port):
