@@ -51,26 +51,36 @@ class SharedRig:
 
 
 class RigPool:
-    """All shared rigs of one worker, by the function that changes the configuration."""
+    """The shared rigs of one worker, by the function that changes the configuration. The standard one
+    stays, of the others the last few: io_uring's rings are charged to one user's locked memory."""
+
+    LIVE = 2
 
     def __init__(self, work_dir, io):
         self.work_dir = work_dir
         self.io = io
-        self.shared = {}
+        self.shared = {}            # in the order of their last use
+        self.problems = []
 
     def get(self, change=None, **options):
-        if change not in self.shared:
-            self.shared[change] = SharedRig(lambda: new_rig(self.work_dir, self.io, change, **options))
-        return self.shared[change].get()
+        shared = self.shared.pop(change, None) or \
+            SharedRig(lambda: new_rig(self.work_dir, self.io, change, **options))
+        self.shared[change] = shared
+        others = [key for key in self.shared if key is not None]
+        for key in others[:-self.LIVE]:
+            self.retire(self.shared.pop(key))
+        return shared.get()
+
+    def retire(self, shared):
+        try:
+            shared.stop()
+        except AssertionError as error:
+            self.problems.append(str(error))
 
     def stop(self):
-        problems = []
         for shared in self.shared.values():
-            try:
-                shared.stop()
-            except AssertionError as error:
-                problems.append(str(error))
-        assert not problems, "\n".join(problems)
+            self.retire(shared)
+        assert not self.problems, "\n".join(self.problems)
 
 
 def shared_rig(change=None, **options):

@@ -84,9 +84,10 @@ class Rig:
 
     def client(self, listener="web", **options):
         """A connection to a listener; closed at the end of the test."""
+        mark = self.log.mark()
         client = Client(self.port[listener] if isinstance(listener, str) and listener in self.port else listener,
                         **options)
-        client.log_mark = self.log.mark()
+        client.log_mark = mark
         self.clients.append(client)
         return client
 
