@@ -133,6 +133,41 @@ static inline bool span_touches(const struct span *a, const struct span *b)
 	       a->n <= UINT32_MAX - b->n;
 }
 
+/* Bytes that may be written behind the last span: its seg is ours alone, and nothing was written
+ * there yet. */
+static inline uint32_t tail_room(const struct bufq *q)
+{
+	const struct span *last;
+	const struct seg *s;
+
+	if (!q->n_spans)
+		return 0;
+	last = span_at(q, q->n_spans - 1);
+	s = last->own.seg;
+	if (last->kind != SPAN_SEG || s->refs != 1 || last->p + last->n != s->data + s->used)
+		return 0;
+	return s->cap - s->used;
+}
+
+/* A seg that is at most half full is not worth keeping while the one before it has room: what a queue
+ * holds in memory stays within about twice its bytes, however small the pieces that came. */
+static inline bool worth_copying(const struct bufq *q, const struct span *s)
+{
+	return s->kind == SPAN_SEG && s->n <= s->own.seg->cap / 2 && s->n <= tail_room(q);
+}
+
+static void copy_behind(struct bufq *q, struct span *s)
+{
+	struct span *last = span_at(q, q->n_spans - 1);
+	struct seg *seg = last->own.seg;
+
+	memcpy(seg->data + seg->used, s->p, s->n);
+	seg->used += s->n;
+	last->n += s->n;
+	q->bytes += s->n;
+	span_release(s);
+}
+
 /* As ring_push, but lengthens the last span where s goes on right behind it. */
 static inline bool ring_append(struct bufq *q, struct span s)
 {
@@ -143,6 +178,10 @@ static inline bool ring_append(struct bufq *q, struct span s)
 			last->n += s.n;
 			q->bytes += s.n;
 			span_release(&s);
+			return true;
+		}
+		if (worth_copying(q, &s)) {
+			copy_behind(q, &s);
 			return true;
 		}
 	}
@@ -206,22 +245,6 @@ bool bufq_put_shared(struct bufq *q, struct shared_block *b, const void *p, uint
 	}
 	return ring_append(q,
 			   (struct span){ .p = p, .n = n, .kind = SPAN_SHARED, .own.shared = b });
-}
-
-/* Bytes that may be written behind the last span: its seg is ours alone, and nothing was written
- * there yet. */
-static inline uint32_t tail_room(const struct bufq *q)
-{
-	const struct span *last;
-	const struct seg *s;
-
-	if (!q->n_spans)
-		return 0;
-	last = span_at(q, q->n_spans - 1);
-	s = last->own.seg;
-	if (last->kind != SPAN_SEG || s->refs != 1 || last->p + last->n != s->data + s->used)
-		return 0;
-	return s->cap - s->used;
 }
 
 static bool copy_new(struct bufq *q, struct seg_pool *pool, const uint8_t *p, uint32_t n)

@@ -143,7 +143,7 @@ void loop_connect(struct loop *, struct op *, int fd, const struct sockaddr *, s
 /* Multishot.  res > 0: bytes in op->seg; 0: end of stream, idle; < 0: idle.  One turn brings less
  * than LOOP_RECV_TURN and one seg per op (kernels without a limit on multishot receives, before
  * 6.18: SEG_SMALL up to 1 MiB). */
-#define LOOP_RECV_TURN (64u * 1024)
+#define LOOP_RECV_TURN SEG_LARGE_BLOCK
 void loop_recv(struct loop *, struct op *, int fd, enum seg_class);
 /* The iovec array is copied, the bytes are borrowed until done.  res: bytes sent, maybe fewer than
  * asked, or -errno.  n <= LOOP_IOV. */

@@ -89,6 +89,12 @@ static void on_dialled(void *arg, struct link *link, const struct dial_result *r
 	x->facts.resolve_us += r->resolve_us;
 	x->facts.connect_us += r->connect_us;
 	x->facts.address = r->address;
+	if (x->cut || x->refused) { /* it ends this turn, and has not been heard here yet */
+		link_abort(&link);
+		end_leave(&a->end);
+		attempt_free(a);
+		return;
+	}
 	if (link) {
 		on_connected(a, link, r);
 		return;

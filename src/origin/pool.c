@@ -71,8 +71,9 @@ static struct pool_group *group_new(const char *key, uint32_t n, bool fixed)
 	return g;
 }
 
-struct pool_group *pool_server(struct origin_shard *s, uint32_t index)
+struct pool_group *pool_server(struct origin_shard *s, const struct server_conf *server)
 {
+	uint32_t index = server->index;
 	struct pool_group **grown;
 
 	if (index >= s->n_servers) {
@@ -85,7 +86,20 @@ struct pool_group *pool_server(struct origin_shard *s, uint32_t index)
 	}
 	if (!s->servers[index])
 		s->servers[index] = group_new(NULL, 0, true);
+	if (s->servers[index] && !server->literal && !server->path.n)
+		s->servers[index]->server = server;
+	if (s->servers[index])
+		s->servers[index]->shard = s;
 	return s->servers[index];
+}
+
+void pool_server_free(struct pool_group *g)
+{
+	if (!g)
+		return;
+	resolve_cancel(&g->asking);
+	answer_drop(&g->known);
+	free(g);
 }
 
 struct pool_group *pool_target(struct origin_shard *s, struct str host, uint16_t port)
@@ -112,6 +126,47 @@ void pool_group_release(struct origin_shard *s, struct pool_group *g)
 		return;
 	map_remove(&s->targets, &g->node);
 	free(g);
+}
+
+/* ---------------------------------------------------------------- names that move */
+static bool still_there(const struct pool_group *g, const struct addr *address)
+{
+	if (!g->known)
+		return true;
+	for (uint32_t i = 0; i < g->known->n; i++)
+		if (addr_same_ip(&g->known->addr[i], address))
+			return true;
+	return false;
+}
+
+static void close_idle(struct upconn *u);
+
+static void on_named(void *arg, int res, struct answer *a)
+{
+	struct pool_group *g = arg;
+	struct list *node, *tmp;
+
+	g->asking = NULL;
+	if (res != 0)
+		return; /* what was known goes on being used */
+	answer_drop(&g->known);
+	answer_ref(a);
+	g->known = a;
+	list_each_safe(node, tmp, &g->idle) {
+		struct upconn *u = container_of(node, struct upconn, node);
+
+		if (!still_there(g, &u->address))
+			close_idle(u);
+	}
+}
+
+/* Idle connections must not outlive the address that they lead to by more than its TTL: when that has run out, the name is asked
+ * again beside the traffic. */
+static void follow_name(struct origin_shard *s, struct pool_group *g)
+{
+	if (!g->server || g->asking || (g->known && loop_now_ms(s->p.loop) < g->known->expires_ms))
+		return;
+	g->asking = resolve_name(s->p.resolver, g->server->host, RESOLVE_SEARCH, on_named, g);
 }
 
 /* ---------------------------------------------------------------- connections */
@@ -188,7 +243,7 @@ static void on_left(struct h1_client *c, void *arg, enum client_end how)
 		return;
 	}
 	u->pin = NULL;
-	if (s->draining || !u->keep_ms || loop_now_ms(u->loop) - u->born_ms > POOL_AGE_MS) {
+	if (s->draining || !u->keep_ms || !still_there(u->group, &u->address) || loop_now_ms(u->loop) - u->born_ms > POOL_AGE_MS) {
 		close_idle(u);
 		return;
 	}
@@ -243,6 +298,7 @@ struct upconn *pool_get(struct origin_shard *s, struct pool_group *g, uint32_t i
 {
 	struct list *node, *tmp;
 
+	follow_name(s, g);
 	list_each_safe(node, tmp, &g->idle) {
 		struct upconn *u = container_of(node, struct upconn, node);
 

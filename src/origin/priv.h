@@ -29,6 +29,10 @@ struct pool_group {                      /* all connections of one shard that ma
 	struct list idle;                /* most recently used first */
 	uint32_t n_idle, n_conns;
 	bool fixed;                      /* a configured server's: never freed while the shard lives */
+	const struct server_conf *server;/* whose name is asked again when its TTL has run out; NULL: none to ask */
+	struct resolve *asking;
+	struct answer *known;            /* its addresses now; NULL: not asked yet */
+	struct origin_shard *shard;
 	uint16_t key_n;
 	char key[];
 };
@@ -70,7 +74,8 @@ uint64_t origin_random(struct origin_shard *);
 #define POOL_AGE_MS (30u * 60 * 1000) /* older connections are not reused: addresses and load move on */
 #define UNSAFE_IDLE_MS 2000u          /* a request that may not be sent twice takes only a connection idle for less */
 
-struct pool_group *pool_server(struct origin_shard *, uint32_t index) MUST_CHECK;
+struct pool_group *pool_server(struct origin_shard *, const struct server_conf *) MUST_CHECK;
+void pool_server_free(struct pool_group *);
 struct pool_group *pool_target(struct origin_shard *, struct str host, uint16_t port) MUST_CHECK;
 /* A usable idle connection, taken out, or NULL.  `policy`: asked again for its address. */
 struct upconn *pool_get(struct origin_shard *, struct pool_group *, uint32_t idle_max_ms, const struct dial_policy *);

@@ -53,7 +53,10 @@ static void on_dialled(void *arg, struct link *link, const struct dial_result *r
 	x->facts.resolve_us += r->resolve_us;
 	x->facts.connect_us += r->connect_us;
 	x->facts.address = r->address;
-	if (link)
+	if (x->cut || x->refused) { /* it ends this turn, and has not been heard here yet */
+		link_abort(&link);
+		end_leave(&t->end);
+	} else if (link)
 		on_connected(t, link);
 	else
 		end_fail(&t->end, r->why);

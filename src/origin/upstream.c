@@ -112,7 +112,7 @@ void origin_shard_close(struct loop *l)
 
 	pool_trim(s, 0);
 	for (uint32_t i = 0; i < s->n_servers; i++)
-		free(s->servers[i]);
+		pool_server_free(s->servers[i]);
 	for (uint32_t i = 0; i < s->n_upstreams; i++)
 		free(s->balance[i]);
 	free(s->servers);
@@ -219,7 +219,7 @@ void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 	}
 	t->same = false;
 	note_server(x, t);
-	p.group = pool_server(s, t->server->index);
+	p.group = pool_server(s, t->server);
 	if (!p.group) {
 		exchange_refuse(x, why(WHY_MEMORY), NULL);
 		return;

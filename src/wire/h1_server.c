@@ -169,7 +169,6 @@ static void finish(struct h1_conn *c)
 	x->facts.complete = true;
 	x->facts.end_us = loop_now_us(c->c.loop);
 	end_leave(&c->end);
-	c->c.requests++;
 	c->dl.recv_ms = c->dl.send_ms = 0;
 	c->req = NULL;
 	if (c->broken || c->r.state != READ_DONE) {
@@ -458,6 +457,7 @@ static bool open_exchange(struct h1_conn *c)
 		conn_abort(c, why(WHY_MEMORY));
 		return false;
 	}
+	c->c.requests++;
 	c->dl.recv_ms = c->dl.send_ms = 0;
 	c->close_after = c->expecting = c->tunnel = c->flushing = false;
 	move_to(c, CONN_ACTIVE);

@@ -41,7 +41,7 @@ struct conn {
 	const struct limits *limits;
 	uint64_t id;
 	struct addr peer;
-	uint64_t requests;
+	uint64_t requests; /* begun */
 	struct pin pin;
 	void (*drain)(struct conn *);                     /* closes when idle, else after the answer at hand */
 	void (*cut)(struct conn *, const struct why *);   /* at once, whatever runs */

@@ -905,9 +905,10 @@ def test_o14_never_counts_against_the_server(make_rig):
     """However many clients go, the server stays."""
     rig = make_rig()
     rig.a.on(answer_never)
-    for _ in range(8):
+    for n in range(8):
         client = rig.web()
         client.send(request())
+        wait_until(lambda: len(rig.a.conns) > n, what="the request at the server")
         client.rst()
         rig.log.of(client)
     assert rig.metrics().value("culvert_upstream_server_up", upstream="app") == 1
