@@ -360,12 +360,31 @@ static void choose_class(struct link *l, uint32_t got, uint32_t cap)
 	loop_cancel(l->loop, &l->recv); /* aim() arms the other one */
 }
 
+/* Few bytes must not hold a large seg while they queue behind a slow reader: the marks count
+ * bytes. */
+static struct seg *fit(struct link *l, struct seg *seg, uint32_t n)
+{
+	struct seg_pool *pool = loop_segs(l->loop, SEG_SMALL);
+	struct seg *small;
+
+	if (seg->cap <= pool->cap || n > pool->cap)
+		return seg;
+	small = seg_get(pool);
+	if (!small)
+		return seg;
+	memcpy(small->data, seg->data, n);
+	small->used = n;
+	seg_drop(&seg);
+	return small;
+}
+
 static void on_bytes(struct link *l, int32_t res, struct seg *seg)
 {
 	bool here;
 
 	l->recv_bytes += (uint32_t)res;
 	choose_class(l, (uint32_t)res, seg->cap);
+	seg = fit(l, seg, (uint32_t)res);
 	here = tell_recv(l, res, &seg);
 	seg_drop(&seg);
 	if (here && op_idle(&l->recv))

@@ -340,13 +340,16 @@ static void bulk_gets_large_segs_and_loses_them(void **state)
 		rig_until(r, s.got == from);
 	}
 	assert_true(s.largest_seg > SEG_SMALL_BLOCK);
+	assert_int_equal(s.l->seg_class, SEG_LARGE);
 	for (int i = 0; i < 30; i++) {
 		s.largest_seg = 0;
 		peer_write(&s, from, 10);
 		from += 10;
 		rig_until(r, s.got == from);
+		/* few bytes never hold a large one */
+		assert_true(s.largest_seg <= SEG_SMALL_BLOCK);
 	}
-	assert_true(s.largest_seg <= SEG_SMALL_BLOCK);
+	assert_int_equal(s.l->seg_class, SEG_SMALL);
 	side_close(&s);
 }
 
