@@ -57,14 +57,15 @@ def test_balance_avoids_the_busy_server(make_rig, balance):
         stuck[-1].send(request("GET", "/pair"))
         wait_until(lambda: rig.a.conns or stuck[-1].readable(), what="a request at one of the two")
     assert rig.a.conns, "never chosen"
-    clients = [rig.web() for _ in range(12)]
-    for client in clients:
-        client.send(request("GET", "/pair"))
-    served = [client for client in clients if client.readable(0.5)]
+    clients = []
+    for _ in range(8):
+        clients.append(rig.web())
+        clients[-1].send(request("GET", "/pair"))
+        clients[-1].readable(0.3)       # the busy one will not answer
     busy.set()
     got = [client.read_response().one("X-Origin") for client in clients]
     # Of two random servers both may be the same one, so p2c also meets the busy one.
-    assert got.count("b") == len(served) >= (12 if balance == "least_connections" else 4)
+    assert got.count("b") >= (8 if balance == "least_connections" else 2), got
 
 
 def test_absolute_form(rig):

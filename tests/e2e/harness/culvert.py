@@ -229,6 +229,11 @@ class Culvert:
         with open(f"/proc/{self.proxy_pid()}/status", encoding="ascii") as file:
             return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) * 1024
 
+    def sanitized(self):
+        """Whether this is a build with a sanitizer."""
+        with open(f"/proc/{self.proxy_pid()}/maps", encoding="utf-8") as file:
+            return bool(re.search(r"lib[at]san|clang_rt", file.read()))
+
     def open_fds(self):
         return len(os.listdir(f"/proc/{self.proxy_pid()}/fd"))
 
