@@ -10,13 +10,18 @@
  *                                               gone by then */
 #include "policy/policy.h"
 
+#include <endian.h>
 #include <stdlib.h>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define LINE_ROOM 16384u
 #define MARK      STR("\xe2\x80\xa6") /* … */
 /* Bytes of a text, escaped, without its mark: 14,176 in all, which leaves 2,208 for the rest. */
 enum { NAME_ROOM = 256, METHOD_ROOM = 64, SCHEME_ROOM = 32, HOST_ROOM = 512, FIELD_ROOM = 2048, TARGET_ROOM = 8192 };
-/* A byte becomes six at most; lines whose texts have no more than this many take a small room. */
+/* A byte becomes six at most; lines whose texts have no more than FEW_TEXT take a small room. */
 enum { ESCAPED = 6, FEW_TEXT = 480, FEW_ROOM = 4096 };
 
 enum text {
@@ -202,198 +207,409 @@ static inline void text_out(struct out *o, escape_fn *escape, struct str s, uint
 		long_text(o, escape, s, room);
 }
 
-/* --- JSON --- */
+/* --- plain writers: the room is known to do, so that nothing is checked on the way.  Some write
+ * up to SLACK bytes behind what they return. --- */
 
-static inline void key_text(struct out *o, const char *key, uint32_t n, struct str s, uint32_t room)
+enum { SLACK = 24 };
+
+#define LIT(p, lit) ((char *)memcpy((p), (lit), sizeof(lit) - 1) + sizeof(lit) - 1)
+
+static inline char *put_str(char *p, struct str s)
 {
 	if (!s.n)
-		return;
-	out_mem(o, key, n);
-	text_out(o, out_json, s, room);
-	out_char(o, '"');
+		return p;
+	memcpy(p, s.p, s.n);
+	return p + s.n;
 }
-#define TEXT(o, name, s, room) key_text(o, ",\"" name "\":\"", sizeof(",\"" name "\":\"") - 1, s, room)
-#define NUMBER(o, name, v)                    \
-	do {                                  \
-		out_lit(o, ",\"" name "\":"); \
-		out_u64(o, v);                \
-	} while (0)
-#define MS(o, name, us)                                       \
-	do {                                                  \
-		uint64_t us_ = us;                            \
-		if (!us_) {                                   \
-			out_lit(o, ",\"" name "\":0.000");    \
-		} else {                                      \
-			out_lit(o, ",\"" name "\":");         \
-			out_ms(o, us_);                       \
-		}                                             \
-	} while (0)
-#define BOOL(o, name, v)                             \
-	do {                                         \
-		if (v)                               \
-			out_lit(o, ",\"" name "\":true");  \
-		else                                 \
-			out_lit(o, ",\"" name "\":false"); \
-	} while (0)
+
+/* clang-format off */
+static const char pairs[] =
+	"00010203040506070809" "10111213141516171819" "20212223242526272829" "30313233343536373839"
+	"40414243444546474849" "50515253545556575859" "60616263646566676869" "70717273747576777879"
+	"80818283848586878889" "90919293949596979899";
+/* clang-format on */
+
+static inline void put2(char *p, unsigned v)
+{
+	memcpy(p, pairs + 2 * v, 2);
+}
+
+static char *put_long(char *p, uint64_t v)
+{
+	char digits[20], *end = digits + sizeof(digits), *d = end;
+
+	for (; v >= 100; v /= 100)
+		put2(d -= 2, (unsigned)(v % 100));
+	if (v >= 10)
+		put2(d -= 2, (unsigned)v);
+	else
+		*--d = (char)('0' + v);
+	memcpy(p, d, (size_t)(end - d));
+	return p + (end - d);
+}
+
+static inline char *put_u64(char *p, uint64_t v)
+{
+	if (v < 10) {
+		*p = (char)('0' + v);
+		return p + 1;
+	}
+	if (v < 100) {
+		put2(p, (unsigned)v);
+		return p + 2;
+	}
+	if (v < 1000) {
+		*p = (char)('0' + v / 100);
+		put2(p + 1, (unsigned)(v % 100));
+		return p + 3;
+	}
+	return put_long(p, v);
+}
+
+/* Microseconds as milliseconds with three decimals. */
+static inline char *put_ms(char *p, uint64_t us)
+{
+	unsigned part;
+
+	if (!us)
+		return LIT(p, "0.000");
+	part = (unsigned)(us % 1000);
+	p = put_u64(p, us / 1000);
+	p[0] = '.';
+	p[1] = (char)('0' + part / 100);
+	put2(p + 2, part % 100);
+	return p + 4;
+}
+
+/* Eight hexadecimal digits at once: nibbles are spread over the bytes of a word. */
+static inline void put_hex8(char *p, uint32_t v)
+{
+	uint64_t x = v;
+
+	x = (x << 16 | x) & 0x0000ffff0000ffff;
+	x = (x << 8 | x) & 0x00ff00ff00ff00ff;
+	x = (x << 4 | x) & 0x0f0f0f0f0f0f0f0f;
+	x += 0x3030303030303030 + ((x + 0x0606060606060606) >> 4 & 0x0101010101010101) * ('a' - '0' - 10);
+	x = htobe64(x);
+	memcpy(p, &x, sizeof(x));
+}
+
+static inline char *put_hex16(char *p, uint64_t v)
+{
+	put_hex8(p, (uint32_t)(v >> 32));
+	put_hex8(p + 8, (uint32_t)v);
+	return p + 16;
+}
 
 /* Microseconds change, the second seldom does. */
-static void time_out(struct out *o, int64_t wall_us)
+static inline char *put_time(char *p, int64_t wall_us)
 {
 	static _Thread_local int64_t second = -1;
-	static _Thread_local char text[20]; /* 2026-11-30T18:00:00. */
+	static _Thread_local char text[27] = "....................000000Z";
 	int64_t s = wall_us / 1000000;
-	uint32_t us = (uint32_t)(wall_us % 1000000);
-	char tail[7];
+	unsigned us = (unsigned)(wall_us % 1000000);
 
-	if (s != second) {
-		char full[40];
-		struct out f;
+	if (__builtin_expect(s != second, 0)) {
+		struct out o;
 
-		out_init(&f, full, sizeof(full));
-		out_time_rfc3339(&f, s * 1000000);
-		memcpy(text, full, sizeof(text));
+		out_init(&o, text, sizeof(text));
+		out_time_rfc3339(&o, s * 1000000);
 		second = s;
 	}
-	for (int i = 5; i >= 0; i--, us /= 10)
-		tail[i] = (char)('0' + us % 10);
-	tail[6] = 'Z';
-	out_mem(o, text, sizeof(text));
-	out_mem(o, tail, sizeof(tail));
+	memcpy(p, text, sizeof(text));
+	put2(p + 20, us / 10000);
+	put2(p + 22, us / 100 % 100);
+	put2(p + 24, us % 100);
+	return p + sizeof(text);
 }
 
-static void hex16(struct out *o, uint64_t v)
-{
-	static const char digits[] = "0123456789abcdef";
-	char text[16];
+/* --- texts: nearly all hold nothing to escape --- */
 
-	for (int i = 15; i >= 0; i--, v >>= 4)
-		text[i] = digits[v & 15];
-	out_mem(o, text, sizeof(text));
+#ifdef __SSE2__
+static inline bool all_clean(uint64_t a, uint64_t b)
+{
+	const __m128i v = _mm_set_epi64x((int64_t)b, (int64_t)a);
+	/* signed: controls and everything from 0x80 on are below the space */
+	__m128i bad = _mm_cmplt_epi8(v, _mm_set1_epi8(' '));
+
+	bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
+	bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
+	bad = _mm_or_si128(bad, _mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f)));
+	return _mm_movemask_epi8(bad) == 0;
+}
+#else
+#define EACH(c) (0x0101010101010101 * (c))
+static inline uint64_t has(uint64_t x, uint8_t c)
+{
+	x ^= EACH(c);
+	return (x - EACH(1)) & ~x & EACH(0x80);
 }
 
-static void peer_out(struct out *o, const struct addr *a, bool port)
+static inline bool all_clean(uint64_t a, uint64_t b)
 {
+	uint64_t low = ((a - EACH(0x20)) & ~a) | ((b - EACH(0x20)) & ~b);
+
+	return !(((a | b | low) & EACH(0x80)) | has(a, '"') | has(b, '"') | has(a, '\\') | has(b, '\\') |
+		 has(a, 0x7f) | has(b, 0x7f));
+}
+#endif
+
+static inline uint64_t load8(const char *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline uint32_t load4(const char *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline bool copy16(char *to, const char *p)
+{
+	memcpy(to, p, 16);
+	return all_clean(load8(p), load8(p + 8));
+}
+
+/* Copies; false: something in it has to be escaped.  Reads no byte that is not its own: a rest is
+ * read by loads that overlap. */
+static inline bool copy_clean(char *to, struct str s)
+{
+	const char *p = s.p;
+	uint64_t blank = 0x2020202020202020, few;
+	uint32_t n = s.n;
+	bool clean = true;
+
+	if (n >= 16) {
+		for (uint32_t i = 0; i + 16 <= n; i += 16)
+			clean &= copy16(to + i, p + i);
+		return clean & copy16(to + n - 16, p + n - 16);
+	}
+	if (n >= 8) {
+		memcpy(to, p, 8);
+		memcpy(to + n - 8, p + n - 8, 8);
+		return all_clean(load8(p), load8(p + n - 8));
+	}
+	if (n >= 4) {
+		memcpy(to, p, 4);
+		memcpy(to + n - 4, p + n - 4, 4);
+		return all_clean(load4(p) | (uint64_t)load4(p + n - 4) << 32, blank);
+	}
+	to[0] = p[0];
+	to[n / 2] = p[n / 2];
+	to[n - 1] = p[n - 1];
+	few = (uint8_t)p[0] | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint64_t)(uint8_t)p[n - 1] << 16;
+	return all_clean(few | blank << 24, blank);
+}
+
+static char *put_escaped(char *p, struct str s, uint32_t room)
+{
+	struct out o;
+
+	out_init(&o, p, room + ESCAPED * MARK.n);
+	text_out(&o, out_json, s, room);
+	must(out_ok(&o));
+	return o.p;
+}
+
+static inline char *put_text(char *p, struct str s, uint32_t room)
+{
+	if (__builtin_expect(s.n > room, 0) || !copy_clean(p, s))
+		return put_escaped(p, s, room);
+	return p + s.n;
+}
+
+/* --- addresses --- */
+
+/* The IPv4 addresses of late: those of a connection and of servers come again and again. */
+struct v4_text {
+	uint64_t key; /* the first bytes of its sockaddr: family, port, address; 0: empty */
+	uint8_t n, ip_n;
+	char text[22]; /* 255.255.255.255:65535 */
+};
+
+static struct v4_text *v4_text(const struct addr *a)
+{
+	static _Thread_local struct v4_text late[32];
+	struct v4_text *t;
+	struct out o;
+	uint64_t key;
+
+	memcpy(&key, &a->u.in, sizeof(key));
+	t = &late[key * 0x9e3779b97f4a7c15 >> 59];
+	if (__builtin_expect(t->key == key, 1))
+		return t;
+	t->key = key;
+	out_init(&o, t->text, sizeof(t->text));
+	addr_ip_out(&o, a);
+	t->ip_n = (uint8_t)out_len(&o);
+	out_init(&o, t->text, sizeof(t->text));
+	addr_out(&o, a);
+	t->n = (uint8_t)out_len(&o);
+	return t;
+}
+
+static char *put_other_addr(char *p, const struct addr *a, bool port)
+{
+	struct out o;
+
+	out_init(&o, p, 64);
 	if (a->u.sa.sa_family == AF_UNIX)
-		out_lit(o, "unix");
+		out_lit(&o, "unix");
 	else if (port)
-		addr_out(o, a);
+		addr_out(&o, a);
 	else
-		addr_ip_out(o, a);
+		addr_ip_out(&o, a);
+	return o.p;
 }
+
+static inline char *put_addr(char *p, const struct addr *a, bool port)
+{
+	const struct v4_text *t;
+
+	if (a->u.sa.sa_family != AF_INET)
+		return put_other_addr(p, a, port);
+	t = v4_text(a);
+	memcpy(p, t->text, sizeof(t->text));
+	return p + (port ? t->n : t->ip_n);
+}
+
+/* --- JSON --- */
+
+#define NUMBER(p, name, v) put_u64(LIT(p, ",\"" name "\":"), v)
+#define MS(p, name, us)	   put_ms(LIT(p, ",\"" name "\":"), us)
+#define BOOL(p, name, v)   ((v) ? LIT(p, ",\"" name "\":true") : LIT(p, ",\"" name "\":false"))
+#define TEXT(p, name, s, room)                                    \
+	do {                                                      \
+		if ((s).n) {                                      \
+			p = LIT(p, ",\"" name "\":\"");           \
+			p = put_text(p, (s), (room));             \
+			*p++ = '"';                               \
+		}                                                 \
+	} while (0)
 
 static struct str proto_text(const struct line *l)
 {
+	if (l->version == 11)
+		return STR("HTTP/1.1");
 	if (l->version >= 30)
 		return STR("HTTP/3");
 	if (l->version >= 20)
 		return STR("HTTP/2");
-	if (l->version >= 11)
-		return STR("HTTP/1.1");
 	return l->version ? STR("HTTP/1.0") : STR_NONE; /* none: the head did not get so far */
 }
 
 /* Written as in a URI. */
-static void host_json(struct out *o, const struct line *l)
+static char *host_json(char *p, const struct line *l)
 {
 	if (!l->text[TEXT_HOST].n)
-		return;
-	out_lit(o, ",\"host\":\"");
+		return p;
+	p = LIT(p, ",\"host\":\"");
 	if (l->host_is_v6)
-		out_char(o, '[');
-	text_out(o, out_json, l->text[TEXT_HOST], HOST_ROOM);
+		*p++ = '[';
+	p = put_text(p, l->text[TEXT_HOST], HOST_ROOM);
 	if (l->host_is_v6)
-		out_char(o, ']');
+		*p++ = ']';
 	if (l->port) {
-		out_char(o, ':');
-		out_u64(o, l->port);
+		*p++ = ':';
+		p = put_u64(p, l->port);
 	}
-	out_char(o, '"');
+	*p++ = '"';
+	return p;
 }
 
-static void connection_json(struct out *o, const struct line *l)
+static char *connection_json(char *p, const struct line *l)
 {
 	static const struct str kinds[] = { STR("request"), STR("tunnel"), STR("refused") };
 
-	out_lit(o, "{\"time\":\"");
-	time_out(o, l->wall_us);
-	out_lit(o, "\",\"kind\":\"");
-	out_str(o, kinds[l->kind]);
-	out_lit(o, "\",\"conn_id\":\"");
-	hex16(o, l->conn_id);
-	if (l->kind != LOG_KIND_REFUSED) {
-		out_lit(o, "\",\"request_id\":\"");
-		hex16(o, l->request_id);
-	}
-	out_lit(o, "\",\"shard\":");
-	out_u64(o, l->shard);
-	TEXT(o, "listener", l->text[TEXT_LISTENER], NAME_ROOM);
-	TEXT(o, "site", l->text[TEXT_SITE], NAME_ROOM);
-	TEXT(o, "route", l->text[TEXT_ROUTE], NAME_ROOM);
-	out_lit(o, ",\"peer\":\"");
-	peer_out(o, l->peer, true);
-	out_lit(o, "\",\"client\":\"");
-	peer_out(o, l->client, false);
-	out_char(o, '"');
+	p = put_time(LIT(p, "{\"time\":\""), l->wall_us);
+	p = put_str(LIT(p, "\",\"kind\":\""), kinds[l->kind]);
+	p = put_hex16(LIT(p, "\",\"conn_id\":\""), l->conn_id);
+	if (l->kind != LOG_KIND_REFUSED)
+		p = put_hex16(LIT(p, "\",\"request_id\":\""), l->request_id);
+	p = put_u64(LIT(p, "\",\"shard\":"), l->shard);
+	TEXT(p, "listener", l->text[TEXT_LISTENER], NAME_ROOM);
+	TEXT(p, "site", l->text[TEXT_SITE], NAME_ROOM);
+	TEXT(p, "route", l->text[TEXT_ROUTE], NAME_ROOM);
+	p = put_addr(LIT(p, ",\"peer\":\""), l->peer, true);
+	p = put_addr(LIT(p, "\",\"client\":\""), l->client, false);
+	*p++ = '"';
+	return p;
 }
 
-static void request_json(struct out *o, const struct line *l)
+static char *request_json(char *p, const struct line *l)
 {
 	struct str proto = proto_text(l);
 
-	TEXT(o, "proto", proto, NAME_ROOM);
-	TEXT(o, "method", l->text[TEXT_METHOD], METHOD_ROOM);
-	TEXT(o, "scheme", l->text[TEXT_SCHEME], SCHEME_ROOM);
-	host_json(o, l);
-	TEXT(o, "target", l->text[TEXT_TARGET], TARGET_ROOM);
+	if (proto.n) {
+		p = put_str(LIT(p, ",\"proto\":\""), proto);
+		*p++ = '"';
+	}
+	TEXT(p, "method", l->text[TEXT_METHOD], METHOD_ROOM);
+	TEXT(p, "scheme", l->text[TEXT_SCHEME], SCHEME_ROOM);
+	p = host_json(p, l);
+	TEXT(p, "target", l->text[TEXT_TARGET], TARGET_ROOM);
+	return p;
 }
 
-static void server_json(struct out *o, const struct line *l)
+static char *server_json(char *p, const struct line *l)
 {
-	NUMBER(o, "status", l->status);
+	p = NUMBER(p, "status", l->status);
 	if (l->upstream_status)
-		NUMBER(o, "upstream_status", l->upstream_status);
-	TEXT(o, "upstream", l->text[TEXT_UPSTREAM], NAME_ROOM);
-	TEXT(o, "server", l->text[TEXT_SERVER], NAME_ROOM);
+		p = NUMBER(p, "upstream_status", l->upstream_status);
+	TEXT(p, "upstream", l->text[TEXT_UPSTREAM], NAME_ROOM);
+	TEXT(p, "server", l->text[TEXT_SERVER], NAME_ROOM);
 	if (l->address) {
-		out_lit(o, ",\"address\":\"");
-		peer_out(o, l->address, true);
-		out_char(o, '"');
+		p = put_addr(LIT(p, ",\"address\":\""), l->address, true);
+		*p++ = '"';
 	}
-	BOOL(o, "reused", l->reused);
-	NUMBER(o, "attempts", l->attempts);
+	p = BOOL(p, "reused", l->reused);
+	return NUMBER(p, "attempts", l->attempts);
 }
 
-static void end_json(struct out *o, const struct line *l)
+static char *reason_json(char *p, const struct line *l)
 {
-	NUMBER(o, "bytes_in", l->bytes_in);
-	NUMBER(o, "bytes_out", l->bytes_out);
-	MS(o, "resolve_ms", l->resolve_us);
-	MS(o, "queue_ms", l->queue_us);
-	MS(o, "connect_ms", l->connect_us);
-	MS(o, "first_byte_ms", l->first_byte_us);
-	MS(o, "total_ms", l->total_us);
-	BOOL(o, "complete", l->complete);
-	if (l->why->id) {
-		out_lit(o, ",\"reason\":\"");
-		out_str(o, str_of(l->why->name));
-		if (l->detail && l->why->id == WHY_BAD_REQUEST) {
-			out_char(o, ':');
-			out_str(o, str_of(l->detail));
-		}
-		out_char(o, '"');
+	p = put_str(LIT(p, ",\"reason\":\""), str_of(l->why->name));
+	if (l->detail && l->why->id == WHY_BAD_REQUEST) {
+		*p++ = ':';
+		p = put_str(p, cut_text(str_of(l->detail), NAME_ROOM));
 	}
-	TEXT(o, "user_agent", l->text[TEXT_AGENT], FIELD_ROOM);
-	TEXT(o, "referer", l->text[TEXT_REFERER], FIELD_ROOM);
-	out_lit(o, "}\n");
+	*p++ = '"';
+	return p;
 }
 
-static void line_json(struct out *o, const struct line *l)
+static char *end_json(char *p, const struct line *l)
 {
-	connection_json(o, l);
+	p = NUMBER(p, "bytes_in", l->bytes_in);
+	p = NUMBER(p, "bytes_out", l->bytes_out);
+	p = MS(p, "resolve_ms", l->resolve_us);
+	p = MS(p, "queue_ms", l->queue_us);
+	p = MS(p, "connect_ms", l->connect_us);
+	p = MS(p, "first_byte_ms", l->first_byte_us);
+	p = MS(p, "total_ms", l->total_us);
+	p = BOOL(p, "complete", l->complete);
+	if (l->why->id)
+		p = reason_json(p, l);
+	TEXT(p, "user_agent", l->text[TEXT_AGENT], FIELD_ROOM);
+	TEXT(p, "referer", l->text[TEXT_REFERER], FIELD_ROOM);
+	return LIT(p, "}\n");
+}
+
+/* Keys, numbers and addresses take less than 950 bytes in all, the texts what their rooms say. */
+static uint32_t line_json(char *base, uint32_t room, const struct line *l)
+{
+	char *p = connection_json(base, l);
+
 	if (l->has_request)
-		request_json(o, l);
-	server_json(o, l);
-	end_json(o, l);
+		p = request_json(p, l);
+	p = end_json(server_json(p, l), l);
+	must((size_t)(p - base) + SLACK <= room);
+	return (uint32_t)(p - base);
 }
 
 /* --- combined (NCSA) --- */
@@ -421,9 +637,17 @@ static void request_combined(struct out *o, const struct line *l)
 	}
 }
 
+static void client_combined(struct out *o, const struct line *l)
+{
+	char text[64];
+	char *end = put_addr(text, l->client, false);
+
+	out_mem(o, text, (size_t)(end - text));
+}
+
 static void line_combined(struct out *o, const struct line *l)
 {
-	peer_out(o, l->client, false);
+	client_combined(o, l);
 	out_lit(o, " - - [");
 	out_time_clf(o, l->wall_us);
 	out_lit(o, "] \"");
@@ -462,11 +686,12 @@ static void write_line(struct log_ring *r, const struct access_log_conf *conf, s
 		l->text[TEXT_TARGET] = without_query(l->text[TEXT_TARGET]);
 		l->text[TEXT_REFERER] = without_query(l->text[TEXT_REFERER]);
 	}
+	if (conf->format != ACCESS_COMBINED) {
+		log_ring_commit(r, line_json(p, room, l));
+		return;
+	}
 	out_init(&o, p, room);
-	if (conf->format == ACCESS_COMBINED)
-		line_combined(&o, l);
-	else
-		line_json(&o, l);
+	line_combined(&o, l);
 	must(out_ok(&o));
 	log_ring_commit(r, out_len(&o));
 }
