@@ -338,7 +338,7 @@ static inline bool all_clean(uint64_t a, uint64_t b)
 	return _mm_movemask_epi8(bad) == 0;
 }
 #else
-#define EACH(c) (0x0101010101010101 * (c))
+#define EACH(c) (UINT64_C(0x0101010101010101) * (c))
 static inline uint64_t has(uint64_t x, uint8_t c)
 {
 	x ^= EACH(c);
