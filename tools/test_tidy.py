@@ -41,3 +41,10 @@ def test_only_sources_of_src(tmp_path):
     assert tidy.sources(str(tmp_path), []) == [inside]
     assert tidy.sources(str(tmp_path), [inside]) == [inside]
     assert tidy.sources(str(tmp_path), ["/elsewhere.c"]) == []
+
+
+def test_findings_in_libraries_are_not_ours():
+    build = os.path.join(tidy.ROOT, "build", "asan")
+    assert tidy.is_ours("../../src/base/x.c:1:2: error: bad", build)
+    assert tidy.is_ours(f"{tidy.ROOT}/src/base/x.c:1:2: error: bad", build)
+    assert not tidy.is_ours("/usr/include/liburing.h:1318:28: error: bad", build)

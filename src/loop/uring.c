@@ -559,7 +559,7 @@ static int probe_recv(struct loop *loop)
 
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sv))
 			return -errno;
-		res = write(sv[1], bytes, 2 * (size_t)cap) == (ssize_t)(2 * cap) ? 0 : -EIO;
+		res = write(sv[1], bytes, 2 * (size_t)cap) == (ssize_t)cap * 2 ? 0 : -EIO;
 		shutdown(sv[1], SHUT_WR);
 		if (res == 0)
 			res = try_recv(loop, sv[0], limited ? cap : 0, &more);

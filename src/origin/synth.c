@@ -65,7 +65,7 @@ static bool add_date(struct exchange *x, struct synth *s)
 
 static void finish(struct exchange *x, struct synth *s, bool ok)
 {
-	if (!ok) {
+	if (!s || !ok) {
 		exchange_cut(x, why(WHY_MEMORY));
 		return;
 	}
