@@ -1,36 +1,46 @@
 /* relay.h -- bytes only, no messages: tunnels (CONNECT, 101) and later L4 streams.
  *
- *   relay      two links and two directions; a direction reads one link and writes the other
- *   direction  copies through a few segs first; once it proved to be bulk (RELAY_BULK bytes with full receives) it is spliced through a
- *              1 MiB pipe from a bounded pool; back to copies when no pipe is to be had
- *   half-close a FIN on one side is passed on when its bytes are out; the relay ends when both directions have
+ *   relay      two links and two ways; a way reads one link and writes the other
+ *   way        copies through a few segs first; once it proved to be bulk (256 KiB by full
+ *              receives) it is spliced through a 1 MiB pipe from a bounded pool; back to copies
+ *              when no pipe is to be had
+ *   half-close a FIN on one side is passed on when its bytes are out; the relay ends when both
+ *              ways have
  *
- * An idle relay holds no buffer and no pipe: two links and one struct. */
+ * An idle relay holds no buffer and no pipe: two links and one struct.
+ *
+ * The process ignores SIGPIPE: splice(2) knows no MSG_NOSIGNAL. */
 #ifndef RELAY_RELAY_H
 #define RELAY_RELAY_H
 
 #include "base/metric.h"
 #include "link/link.h"
 
-struct relay_end { const struct why *why; uint64_t bytes_in, bytes_out; }; /* why(WHY_NONE): both sides ended by FIN; in: from down */
+struct relay_end {
+	const struct why *why;        /* WHY_NONE: both sides ended by FIN */
+	uint64_t bytes_in, bytes_out; /* received; in: from down */
+};
 struct relay_params {
 	struct loop *loop;
-	struct link *down, *up;       /* taken */
-	struct bufq *down_unread;     /* bytes already read from down, moved out of the queue: go to up first */
-	struct bufq *up_unread;
-	uint32_t idle_ms;             /* tunnel_idle; 0: off */
-	void (*ended)(void *arg, const struct relay_end *); /* once, from the loop; the relay is gone then */
+	struct link *down, *up; /* taken; nothing is being sent on them */
+	/* Bytes already read from down, up: moved out of the queues, sent first. */
+	struct bufq *down_unread, *up_unread;
+	uint32_t idle_ms; /* tunnel_idle; 0: off */
+	/* Once, from the loop, never from inside a relay_*() call; the relay is gone then. */
+	void (*ended)(void *arg, const struct relay_end *);
 	void *arg;
-	uint64_t *cells; uint32_t slot_up, slot_down; /* culvert_tunnel_bytes_total */
+	uint64_t *cells; /* culvert_tunnel_bytes_total; NULL: not counted */
+	uint32_t slot_up, slot_down;
 };
 struct relay;
 /* False: out of memory; the links are closed, ended() is not called. */
 bool relay_start(const struct relay_params *) MUST_CHECK;
-unsigned relay_count(struct loop *);
-/* Drain's deadline: cuts all; ended(WHY_SHUTDOWN) for each. */
-void relay_cut_all(struct loop *, const struct why *);
+unsigned relay_count(struct loop *); /* that have not ended() yet */
+/* Drain's deadline: resets all; ended(cause) comes for each. */
+void relay_cut_all(struct loop *, const struct why *cause);
+/* pipes_max: 0: no splicing.  0 or -ENOMEM. */
 int relay_shard_open(struct loop *, unsigned pipes_max) MUST_CHECK;
-void relay_shard_close(struct loop *);
+void relay_shard_close(struct loop *); /* asserts that nothing is left */
 void relay_dump(struct loop *, int fd);
 
 #endif
