@@ -30,6 +30,8 @@ static void attempt_free(struct attempt *a)
 {
 	struct origin_shard *s = origin_shard(a->x->loop);
 
+	if (a->t->live) /* what is dialled counts as a request there, too */
+		atomic_fetch_sub_explicit(&a->t->live->active, 1, memory_order_relaxed);
 	a->group->n_conns--;
 	pool_group_release(s, a->group);
 	a->t->attempt = NULL;
@@ -192,6 +194,8 @@ void attempt_begin(const struct attempt_params *p)
 	a->end.ops = &attempt_end;
 	p->t->attempt = a;
 	p->group->n_conns++; /* keeps the group while it is dialled */
+	if (p->t->live)
+		atomic_fetch_add_explicit(&p->t->live->active, 1, memory_order_relaxed);
 	pipe_stop(&p->x->req, STOP_CONNECT);
 	exchange_attach_up(p->x, &a->end);
 	if (!start_dial(a, p)) {
