@@ -78,6 +78,8 @@ struct log_sink {
 	bool mid_line;            /* the last byte written was not \n */
 	_Atomic bool blocked;
 	_Atomic uint64_t thrown; /* lines that could not be written */
+	int error;               /* why the last write failed; 0: it did not */
+	bool told;               /* this failure has been logged */
 	struct log_sink *next;
 };
 
@@ -420,13 +422,25 @@ static enum drained drain_once(struct log_sink *s)
 		iov[i] = (struct iovec){ .iov_base = run_bytes(&v[i]), .iov_len = v[i].n };
 	if (end_torn_line(s))
 		done = put(s, iov, n);
+	if (done < 0 && (errno == EAGAIN || errno == EINTR))
+		return DRAIN_BLOCKED;
+	s->error = done > 0 ? 0 : errno;
 	if (done > 0)
 		consume(s, v, n, (size_t)done);
-	else if (done < 0 && (errno == EAGAIN || errno == EINTR))
-		return DRAIN_BLOCKED;
 	else
 		throw_away(s);
 	return DRAIN_SOME;
+}
+
+/* Once per failure: if this log is the operational one, its own line fails too. */
+static void tell_failure(struct log_sink *s, int error)
+{
+	if (error && !s->told)
+		log_say(LOG_ERROR, "log %s: %s: its lines are lost until it can be written again", s->name,
+			strerror(error));
+	else if (!error && s->told)
+		log_say(LOG_INFO, "log %s: is written again", s->name);
+	s->told = error != 0;
 }
 
 /* A bounded number of calls, so that one sink does not keep the writer from the others. */
@@ -434,13 +448,16 @@ static enum drained drain_sink(struct log_sink *s)
 {
 	enum drained now = DRAIN_SOME;
 	unsigned calls = 0;
+	int error;
 
 	pthread_mutex_lock(&s->lock);
 	while (now == DRAIN_SOME && calls < SINK_CALLS) {
 		now = drain_once(s);
 		calls++;
 	}
+	error = s->error;
 	pthread_mutex_unlock(&s->lock);
+	tell_failure(s, error);
 	atomic_store_explicit(&s->blocked, now == DRAIN_BLOCKED, memory_order_relaxed);
 	if (now == DRAIN_SOME)
 		return DRAIN_MORE;

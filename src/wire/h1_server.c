@@ -430,6 +430,8 @@ static bool read_head(struct h1_conn *c, struct exchange *x)
 	int32_t n = h1_reader_head(&c->r, c->c.loop, &x->arena, H1_REQUEST, &lim, &text);
 
 	if (n == 0) {
+		if (c->paused) /* since the request before it: what was read ahead has run out */
+			read_more(c);
 		if (!c->dl.recv_ms)
 			deadlines_push(c->c.loop, &c->dl, &c->dl.recv_ms, x->timeouts->request_head);
 		return false;
@@ -499,6 +501,8 @@ static void read_body(struct h1_conn *c, struct exchange *x)
 		c->dl.recv_ms = 0;
 	else if (too_slow(c, x))
 		exchange_refuse(x, why(WHY_REQUEST_IDLE), NULL);
+	else if (c->paused)
+		read_more(c);
 	else
 		deadlines_push(c->c.loop, &c->dl, &c->dl.recv_ms, x->timeouts->request_idle);
 }
@@ -524,7 +528,8 @@ static void pump(struct h1_conn *c)
 		return;
 	if (!exchange_of(c)) {
 		if (bufq_empty(&c->r.in) || skip_stray_line(c)) {
-			go_idle(c);
+			if (c->c.state == CONN_ACTIVE) /* else its deadline runs: empty lines do not prolong it */
+				go_idle(c);
 			return;
 		}
 		if (!open_exchange(c))

@@ -146,6 +146,7 @@ def test_e03_slow_readers_hold_little_and_are_cut(make_rig, io):
     entry = rig.log.of(clients[0], timeout=15)
     assert entry["reason"] == "send_idle" and entry["complete"] is False, entry
     for client in clients[:5]:
+        rig.log.of(client, timeout=15)
         with pytest.raises(Eof):
             client.read_response()
 
@@ -553,6 +554,17 @@ def test_e10_pipelined_requests(big):
     assert other.ask(request("GET", "/ping")).status == 200
     assert time.monotonic() - start < 1.0
     for _ in range(2000):
+        assert client.read_response().text == "pong\n"
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 3000])
+def test_e10_read_ahead_stops_and_goes_on(quick, body):
+    """More pipelined requests than are read ahead, with heads and bodies across every border of a read."""
+    client = quick.web()
+    one = request("POST", "/ping", body=body, fields=["X-Pad: " + "p" * 61])
+    n = 300000 // len(one)
+    client.send_behind(one * n)
+    for _ in range(n):
         assert client.read_response().text == "pong\n"
 
 
