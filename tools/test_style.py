@@ -117,6 +117,8 @@ def test_long_file(tmp_path):
     ("int foo_a;\t\n", "space"),
     ("/* " + "x" * 98 + " */\n", "line"),
     ("\t" * 12 + "abcde;\n", "line"),
+    ('static const char s[] = "' + "x" * 150 + '";\n', "line"),
+    ('static const char *s[] = { "a", ' + "b, " * 30 + '"c" };\n', "line"),
     ("void foo_set(struct foo *f, bool a, bool b);\n", "two-bools"),
     ("void foo_set(bool a,\n\t     int n, const bool b)\n{\n}\n", "two-bools"),
     ("void bar(void)\n{\n}\n", "export"),
@@ -142,6 +144,7 @@ def test_one_thing_wrong(tmp_path, text, rule):
     "void foo_each(void (*f)(bool a, int n), bool b);\n",
     "/* foo.c -- x\n *\n * Exports: bar_*,\n *   baz_* */\nint bar_a;\nint baz_b;\n",
     'static const char s[] = "http://a";\n',
+    'static const char s[] = "' + "x" * 130 + '";\n',
 ])
 def test_nothing_wrong(tmp_path, text):
     assert run(tmp_path, text).bad == []
