@@ -1,6 +1,7 @@
 /* demo.c -- `culvert demo`: a configuration and three origins that need nothing else.
  *
- * The origins are plain blocking threads of a child process: they are there to be looked at, not to be fast. */
+ * The origins are plain blocking threads of a child process: they are there to be looked at, not to
+ * be fast. */
 #include "ops/ops.h"
 
 #include <arpa/inet.h>
@@ -21,7 +22,8 @@ struct origin {
 	unsigned number;
 };
 
-static const char template[] = "# the built-in demo\n"
+static const char template[] =
+	"# the built-in demo\n"
 	"listeners:\n"
 	"  - { name: web, bind: \"127.0.0.1:8080\", serve: web }\n"
 	"  - { name: forward, bind: \"127.0.0.1:3128\", serve: forward }\n"
@@ -41,18 +43,19 @@ static const char template[] = "# the built-in demo\n"
 	"admin: { bind: \"127.0.0.1:9090\" }\n";
 
 static const char hints[] = "culvert demo: two proxies, three small origins, one admin port. Try:\n"
-	"  curl http://127.0.0.1:8080/                              reverse: a different origin each time\n"
-	"  curl http://127.0.0.1:8080/ping                          an answer of culvert's own\n"
-	"  curl -x http://127.0.0.1:3128 http://127.0.0.1:%u/    forward, absolute-form\n"
-	"  curl -p -x http://127.0.0.1:3128 http://127.0.0.1:%u/   forward, CONNECT\n"
-	"  curl -x http://127.0.0.1:3128 https://www.debian.org/    forward, with internet\n"
+	"  curl http://127.0.0.1:8080/                               reverse: balanced over the origins\n"
+	"  curl http://127.0.0.1:8080/ping                           an answer of culvert's own\n"
+	"  curl -x http://127.0.0.1:3128 http://127.0.0.1:%u/     forward, absolute-form\n"
+	"  curl -p -x http://127.0.0.1:3128 http://127.0.0.1:%u/  forward, CONNECT\n"
+	"  curl -x http://127.0.0.1:3128 https://www.debian.org/     forward, CONNECT, with internet\n"
 	"  curl 127.0.0.1:9090/healthz 127.0.0.1:9090/readyz 127.0.0.1:9090/metrics\n"
 	"Ctrl-C drains and ends.\n";
 
 /* ---------------------------------------------------------------- origins */
 static int listen_any(uint16_t *port)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sin = { .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t n = sizeof(sin);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -85,7 +88,9 @@ static bool answer(int fd, unsigned number)
 	char text[256], body[64];
 	int n = snprintf(body, sizeof(body), "hello from origin %u\n", number);
 
-	n = snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", n, body);
+	n = snprintf(text, sizeof(text),
+		     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s",
+		     n, body);
 	return write(fd, text, (size_t)n) == n;
 }
 
@@ -145,7 +150,8 @@ static struct config *make_config(const struct origin *o)
 {
 	struct conf_report r = { 0 };
 	char text[sizeof(template) + 64];
-	int n = snprintf(text, sizeof(text), template, o[0].port, o[1].port, o[2].port, o[0].port, o[1].port, o[2].port);
+	int n = snprintf(text, sizeof(text), template, o[0].port, o[1].port, o[2].port, o[0].port,
+			 o[1].port, o[2].port);
 	struct config *c = config_load_text("demo", text, (size_t)n, &r);
 
 	if (!c && r.text)
