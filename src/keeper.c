@@ -2,10 +2,11 @@
  *
  *   bind, open files ──► fork ──► proxy (inherits plan and descriptors, drops privileges)
  *        ▲                 │
- *        └── crashed ◄─────┤ SIGCHLD: forked again at once, then with back-off; the listening sockets stay open, so that
- *                          │ connections queue meanwhile and none is refused
+ *        └── crashed ◄─────┤ SIGCHLD: forked again at once, then with back-off; the listening
+ *                          │ sockets stay open: connections queue meanwhile, none is refused
  *   TERM INT QUIT ── first: drain, second: end at once
- *   USR1 ── the log files are opened again here, with the privileges that the proxy gave away, and passed over
+ *   USR1 ── the log files are opened again here, with the privileges that the proxy gave away, and
+ *           passed over
  *   HUP  ── one log line: reload is not built yet
  *
  * Single-threaded; waits in poll on a signalfd and the socket pair. */
@@ -32,19 +33,19 @@
 #include <unistd.h>
 
 #define BACKOFF_FIRST_MS 10u
-#define BACKOFF_MAX_MS   800u  /* a crashed proxy is back within a second */
-#define STABLE_MS	 10000u /* a proxy that lived this long had started well */
+#define BACKOFF_MAX_MS   800u   /* a crashed proxy is back within a second */
+#define STABLE_MS        10000u /* a proxy that lived this long had started well */
 
 struct keeper {
 	struct config *config;
 	const char *version;
 	struct bound *bound; /* listeners, then the admin port */
 	unsigned n_bound;
-	int signals;         /* signalfd */
-	int proxy_fd;        /* our end of the socket pair; -1: no proxy */
+	int signals;  /* signalfd */
+	int proxy_fd; /* our end of the socket pair; -1: no proxy */
 	pid_t proxy;
-	bool ready;          /* it has said so once */
-	unsigned ends;       /* how often we were asked to end */
+	bool ready;    /* it has said so once */
+	unsigned ends; /* how often we were asked to end */
 	uint64_t started_ms, backoff_ms, again_ms;
 };
 
@@ -82,7 +83,8 @@ static void notify(const char *state)
 /* ---------------------------------------------------------------- listening sockets */
 static const struct bind_conf *bind_of(const struct keeper *k, unsigned i)
 {
-	return i < k->config->plan->n_listeners ? &k->config->plan->listeners[i].bind : &k->config->admin.bind;
+	return i < k->config->plan->n_listeners ? &k->config->plan->listeners[i].bind
+						: &k->config->admin.bind;
 }
 
 /* The admin port lives on one shard. */
@@ -179,7 +181,8 @@ static void reopen_logs(struct keeper *k)
 		f->fd = fd;
 		n++;
 		if (k->proxy_fd >= 0 && keeper_send(k->proxy_fd, KEEPER_LOG, i, fd) < 0)
-			log_say(LOG_ERROR, "log file %s: could not be passed to the proxy: %s", f->path.p, strerror(errno));
+			log_say(LOG_ERROR, "log file %s: could not be passed to the proxy: %s",
+				f->path.p, strerror(errno));
 	}
 	log_say(LOG_INFO, "USR1: %u log files were opened again", n);
 }
@@ -195,7 +198,10 @@ static void close_logs(struct keeper *k)
 /* In the child: what was inherited for the keeper alone is let go. */
 static int be_proxy(struct keeper *k, int fd, pid_t keeper)
 {
-	struct proxy_params p = { .config = k->config, .bound = k->bound, .keeper_fd = fd, .version = k->version };
+	struct proxy_params p = { .config = k->config,
+				  .bound = k->bound,
+				  .keeper_fd = fd,
+				  .version = k->version };
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -205,7 +211,8 @@ static int be_proxy(struct keeper *k, int fd, pid_t keeper)
 	close(k->proxy_fd);
 	sigemptyset(&none);
 	for (int s = 1; s < 32; s++)
-		if (s == SIGTERM || s == SIGINT || s == SIGQUIT || s == SIGHUP || s == SIGUSR1 || s == SIGUSR2)
+		if (s == SIGTERM || s == SIGINT || s == SIGQUIT || s == SIGHUP || s == SIGUSR1 ||
+		    s == SIGUSR2)
 			signal(s, SIG_IGN); /* a terminal sends them to both: the keeper decides */
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	return proxy_run(&p);
@@ -238,7 +245,8 @@ static void start_again(struct keeper *k)
 
 	k->again_ms = 0;
 	if (rc < 0) {
-		log_say(LOG_ERROR, "the proxy could not be started: %s; trying again", strerror(-rc));
+		log_say(LOG_ERROR, "the proxy could not be started: %s; trying again",
+			strerror(-rc));
 		k->again_ms = now_ms() + BACKOFF_MAX_MS;
 	}
 }
@@ -298,7 +306,8 @@ static void on_end_signal(struct keeper *k)
 	}
 	if (k->proxy_fd < 0)
 		return;
-	if (keeper_send(k->proxy_fd, k->ends == 1 ? KEEPER_DRAIN : KEEPER_END, 0, -1) < 0 && k->ends > 1)
+	if (keeper_send(k->proxy_fd, k->ends == 1 ? KEEPER_DRAIN : KEEPER_END, 0, -1) < 0 &&
+	    k->ends > 1)
 		kill(k->proxy, SIGKILL);
 }
 
@@ -310,17 +319,13 @@ static void on_signal(struct keeper *k)
 		switch (si.ssi_signo) {
 		case SIGTERM:
 		case SIGINT:
-		case SIGQUIT:
-			on_end_signal(k);
-			break;
-		case SIGUSR1:
-			reopen_logs(k);
-			break;
+		case SIGQUIT: on_end_signal(k); break;
+		case SIGUSR1: reopen_logs(k); break;
 		case SIGHUP:
-			log_say(LOG_WARN, "HUP: reload is not in this version; the configuration in use goes on");
+			log_say(LOG_WARN,
+				"HUP: reload is not in this version; the configuration in use goes on");
 			break;
-		default:
-			break;
+		default: break;
 		}
 	}
 }
@@ -376,7 +381,8 @@ static int watch(struct keeper *k)
 	int code = 1;
 
 	for (;;) {
-		struct pollfd p[2] = { { .fd = k->signals, .events = POLLIN }, { .fd = k->proxy_fd, .events = POLLIN } };
+		struct pollfd p[2] = { { .fd = k->signals, .events = POLLIN },
+				       { .fd = k->proxy_fd, .events = POLLIN } };
 
 		if (poll(p, 2, wait_ms(k)) < 0 && errno != EINTR)
 			return 1;

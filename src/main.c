@@ -18,7 +18,8 @@
 
 enum exit_code { EXIT_CLEAN = 0, EXIT_START = 1, EXIT_USAGE = 2 };
 
-static const char help[] = "culvert " CULVERT_VERSION " - forward proxy, reverse proxy and load balancer in one\n"
+static const char help[] =
+	"culvert " CULVERT_VERSION " - forward proxy, reverse proxy and load balancer in one\n"
 	"\n"
 	"  culvert run [-c FILE]    run in the foreground\n"
 	"  culvert check [-c FILE] [--print] [--strict]\n"
@@ -49,7 +50,8 @@ struct options {
 
 static int usage(const char *what, const char *arg)
 {
-	fprintf(stderr, "culvert: %s%s%s\ntry: culvert --help\n", what, arg ? " " : "", arg ? arg : "");
+	fprintf(stderr, "culvert: %s%s%s\ntry: culvert --help\n", what, arg ? " " : "",
+		arg ? arg : "");
 	return EXIT_USAGE;
 }
 
@@ -135,14 +137,16 @@ static int init(int argc, char **argv)
 static int demo(int argc, char **argv)
 {
 	(void)argv;
-	return argc ? usage("demo takes no arguments", NULL) : demo_run(CULVERT_VERSION, keeper_run);
+	return argc ? usage("demo takes no arguments", NULL)
+		    : demo_run(CULVERT_VERSION, keeper_run);
 }
 
 static int later(int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
-	return usage("status, reload, drain and stop are not in this version; use the signals", NULL);
+	return usage("status, reload, drain and stop are not in this version; use the signals",
+		     NULL);
 }
 
 static int print_help(int argc, char **argv)
@@ -165,9 +169,10 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv); /* the arguments behind the name */
 } commands[] = {
-	{ "run", run },	       { "check", check },	 { "init", init },     { "demo", demo },
-	{ "status", later },   { "reload", later },	 { "drain", later },   { "stop", later },
-	{ "--help", print_help }, { "-h", print_help },	 { "help", print_help }, { "--version", print_version },
+	{ "run", run },          { "check", check },     { "init", init },
+	{ "demo", demo },        { "status", later },    { "reload", later },
+	{ "drain", later },      { "stop", later },      { "--help", print_help },
+	{ "-h", print_help },    { "help", print_help }, { "--version", print_version },
 	{ "-V", print_version },
 };
 

@@ -149,8 +149,8 @@ static inline uint32_t tail_room(const struct bufq *q)
 	return s->cap - s->used;
 }
 
-/* A seg that is at most half full is not worth keeping while the one before it has room: what a queue
- * holds in memory stays within about twice its bytes, however small the pieces that came. */
+/* A seg that is at most half full is not worth keeping while the one before it has room: what a
+ * queue holds in memory stays within about twice its bytes, however small the pieces that came. */
 static inline bool worth_copying(const struct bufq *q, const struct span *s)
 {
 	return s->kind == SPAN_SEG && s->n <= s->own.seg->cap / 2 && s->n <= tail_room(q);

@@ -1,7 +1,7 @@
 /* exchange.c -- the driver: runs the steps of an exchange and calls its ends.
  *
- *   wake ──► task (run queue) ──► drive:  ends that are due: on_cut | on_data, on_room     ┐ until nothing
- *                                         the step at hand, and the next ones             ┘ is due any more
+ *   wake ──► task (run queue) ──► drive:  ends that are due: on_cut | on_data, on_room  ┐ until nothing
+ *                                         the step at hand, and the next ones           ┘ is due
  *                                         STEP_DONE: freed
  *
  *   refuse:  up (if there) hears on_cut and leaves ─► step = answer (the page)
@@ -266,17 +266,10 @@ static bool run_steps(struct exchange *x)
 		choose_step(x);
 		must(x->step < x->steps->n);
 		switch (x->steps->step[x->step].run(x)) {
-		case STEP_NEXT:
-			x->step++;
-			break;
-		case STEP_AGAIN:
-			x->step = x->steps->again;
-			break;
-		case STEP_PARK:
-			return true;
-		case STEP_DONE:
-			destroy(x);
-			return false;
+		case STEP_NEXT: x->step++; break;
+		case STEP_AGAIN: x->step = x->steps->again; break;
+		case STEP_PARK: return true;
+		case STEP_DONE: destroy(x); return false;
 		}
 	}
 }
@@ -336,9 +329,10 @@ static void dump_pipe(const char *name, const struct pipe *p, int fd)
 
 void exchange_dump(const struct exchange *x, int fd)
 {
-	dprintf(fd, "  exchange %016llx conn %llx step %s why %s%s%s\n", (unsigned long long)x->request_id,
-		(unsigned long long)x->conn_id, x->steps->step[x->step].name, x->why->name,
-		x->cut ? " cut" : "", x->refused ? " refused" : "");
+	dprintf(fd, "  exchange %016llx conn %llx step %s why %s%s%s\n",
+		(unsigned long long)x->request_id, (unsigned long long)x->conn_id,
+		x->steps->step[x->step].name, x->why->name, x->cut ? " cut" : "",
+		x->refused ? " refused" : "");
 	dump_pipe("req", &x->req, fd);
 	dump_pipe("rsp", &x->rsp, fd);
 	if (x->down && x->down->ops->dump)

@@ -1,4 +1,5 @@
-/* pipe.c -- one direction of an exchange: head, body, trailers, and the set of reasons not to feed it.
+/* pipe.c -- one direction of an exchange: head, body, trailers, and the set of reasons not to feed
+ * it.
  *
  *        feeder                                       reader
  *     pipe_head  ──►  EMPTY → HEAD        on_data ──►

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 static double draining(void *arg)
 {
@@ -25,18 +26,24 @@ static double memory_used(void *arg)
 	return (double)atomic_load_explicit(&b->used, memory_order_relaxed);
 }
 
+/* Linux tells the number as the folder's size (since 6.2); before, the entries have to be read,
+ * which holds up this shard for some ms when there are very many. */
 static double open_fds(void *arg)
 {
-	DIR *d = opendir("/proc/self/fd");
+	struct stat st;
 	unsigned n = 0;
+	DIR *d;
 
 	(void)arg;
+	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+		return (double)st.st_size;
+	d = opendir("/proc/self/fd");
 	if (!d)
 		return 0;
 	while (readdir(d))
 		n++;
 	closedir(d);
-	return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+	return n > 3 ? n - 3 : 0; /* ".", ".." and the folder itself */
 }
 
 static double max_fds(void *arg)
@@ -61,7 +68,8 @@ static void open_shards(const struct gauges_params *p)
 {
 	for (unsigned i = 0; i < p->n_shards && i < GAUGES_SHARDS; i++) {
 		char text[12];
-		struct str label = { .p = text, .n = (uint32_t)snprintf(text, sizeof(text), "%u", i) };
+		struct str label = { .p = text,
+				     .n = (uint32_t)snprintf(text, sizeof(text), "%u", i) };
 
 		metric_pull(p->shared->metrics, METRIC_LOOP_TURNS, &label, turns, p->loops[i]);
 	}

@@ -1,4 +1,5 @@
-/* keeper_wire.c -- one word, one index, maybe one descriptor per packet (SOCK_SEQPACKET, SCM_RIGHTS). */
+/* keeper_wire.c -- one word, one index, maybe one descriptor per packet (SOCK_SEQPACKET,
+ * SCM_RIGHTS). */
 #include "ops/ops.h"
 
 #include <errno.h>
@@ -20,7 +21,9 @@ int keeper_send(int sock, enum keeper_word word, unsigned index, int fd)
 	if (fd >= 0) {
 		m.msg_control = control.room;
 		m.msg_controllen = sizeof(control.room);
-		control.align = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		control.align = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+						  .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS };
 		memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
 	}
 	return sendmsg(sock, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
@@ -34,7 +37,10 @@ int keeper_recv(int sock, unsigned *index, int *fd)
 		char room[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control = { 0 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control.room,
+			    .msg_controllen = sizeof(control.room) };
 	struct cmsghdr *c;
 	ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
 

@@ -1,11 +1,12 @@
 /* proxy.c -- the proxy process: drops its privileges, starts the shards, drains them.
  *
- *   main thread    waits for the keeper's words (drain, end, a log file opened again) and drives the drain by mail
+ *   main thread    waits for the keeper's words (drain, end, a log file opened again) and drives
+ *                  the drain by mail
  *   shard threads  one loop and one service each; shard 0 has the admin port too
  *   log writer     base/log.c
  *
- *   drain:  readiness ─ delay ─► stop accepting, idle connections close ─ deadline ─► cut what still runs
- *                                └───── all ended ─────────────────────────────────────► exit 0 (cut: 3) */
+ *   drain:  readiness ─ delay ─► stop accepting, close idle ones ─ deadline ─► cut what still runs
+ *                                └───── all ended ──────────────────────────────► exit 0 (cut: 3) */
 #include "ops/admin.h"
 #include "ops/gauges.h"
 #include "ops/ops.h"
@@ -39,7 +40,7 @@ struct shard {
 	struct service *service;
 	struct admin *admin;
 	bool stopped; /* it accepts no more, and has told so */
-	bool ended; /* its service has told so */
+	bool ended;   /* its service has told so */
 	_Atomic unsigned n_cut;
 	struct mail order[ORDERS];
 	int *listen_fds;
@@ -58,7 +59,7 @@ struct proxy {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	unsigned n_ready, n_failed, n_stopped, n_ended;
-	bool leave; /* all shards have ended: loops may go */
+	bool leave;  /* all shards have ended: loops may go */
 	int wake[2]; /* pipe: a shard's news for the main thread */
 };
 
@@ -123,7 +124,8 @@ static void on_service_ended(void *arg)
 
 static struct shard *shard_of_mail(struct mail *m, enum order o)
 {
-	return (struct shard *)(void *)((char *)m - offsetof(struct shard, order) - (unsigned)o * sizeof(struct mail));
+	return (struct shard *)(void *)((char *)m - offsetof(struct shard, order) -
+					(unsigned)o * sizeof(struct mail));
 }
 
 static void on_drain(struct loop *l, struct mail *m)
@@ -150,7 +152,8 @@ static void on_cut(struct loop *l, struct mail *m)
 
 static void give_order(struct proxy *x, enum order o)
 {
-	static void (*const open[ORDERS])(struct loop *, struct mail *) = { on_drain, on_stop, on_cut };
+	static void (*const open[ORDERS])(struct loop *, struct mail *) = { on_drain, on_stop,
+									    on_cut };
 
 	for (unsigned i = 0; i < x->n_shards; i++) {
 		struct shard *s = &x->shard[i];
@@ -220,7 +223,8 @@ static bool wait_to_leave(struct shard *s)
 	return leave;
 }
 
-/* The members of a group of sockets close together: what queues at one that closes alone is reset. */
+/* The members of a group of sockets close together: what queues at one that closes alone is
+ * reset. */
 static void tell_stopped(struct shard *s)
 {
 	if (s->stopped || !service_stopped(s->service))
@@ -331,7 +335,8 @@ static int open_sinks(struct proxy *x)
 		if (!x->sinks[i])
 			return -ENOMEM;
 	}
-	log_say_open(x->sinks[c->log.sink], (enum log_level)c->log.level, (enum log_format)c->log.format);
+	log_say_open(x->sinks[c->log.sink], (enum log_level)c->log.level,
+		     (enum log_format)c->log.format);
 	return 0;
 }
 
@@ -349,7 +354,8 @@ static int name_process(struct proxy *x)
 
 	if (!text || getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
 		return -ENOMEM;
-	plan->pseudonym = (struct str){ .p = text, .n = (uint32_t)snprintf(text, 24, "culvert-%08x", id) };
+	plan->pseudonym =
+		(struct str){ .p = text, .n = (uint32_t)snprintf(text, 24, "culvert-%08x", id) };
 	return 0;
 }
 
@@ -473,14 +479,9 @@ static bool on_keeper(struct proxy *x, struct drain *d)
 	int fd = -1;
 
 	switch (keeper_recv(x->p->keeper_fd, &index, &fd)) {
-	case KEEPER_DRAIN:
-		begin_drain(x, d);
-		return true;
-	case KEEPER_LOG:
-		swap_log(x, index, fd);
-		return true;
-	default: /* KEEPER_END, or the keeper is gone */
-		return false;
+	case KEEPER_DRAIN: begin_drain(x, d); return true;
+	case KEEPER_LOG: swap_log(x, index, fd); return true;
+	default: /* KEEPER_END, or the keeper is gone */ return false;
 	}
 }
 
@@ -494,7 +495,8 @@ static bool all_have(struct proxy *x, const unsigned *what)
 	return all;
 }
 
-/* From now on new connections are refused.  The admin port stays; a Unix socket's path is the keeper's. */
+/* From now on new connections are refused.  The admin port stays; a Unix socket's path is the
+ * keeper's. */
 static void close_doors(struct proxy *x, struct drain *d)
 {
 	if (d->doors_closed || !all_have(x, &x->n_stopped))
@@ -530,7 +532,8 @@ static int serve_until_drained(struct proxy *x)
 	char news[64];
 
 	for (;;) {
-		struct pollfd p[2] = { { .fd = x->p->keeper_fd, .events = POLLIN }, { .fd = x->wake[0], .events = POLLIN } };
+		struct pollfd p[2] = { { .fd = x->p->keeper_fd, .events = POLLIN },
+				       { .fd = x->wake[0], .events = POLLIN } };
 
 		if (poll(p, 2, wait_ms(&d)) < 0 && errno != EINTR)
 			return -1;
@@ -548,8 +551,8 @@ static int serve_until_drained(struct proxy *x)
 
 static void say_started(const struct proxy *x)
 {
-	log_say(LOG_INFO, "culvert %s serves: %u listeners, workers %u, io %s", x->p->version, x->plan->n_listeners, x->n_shards,
-		x->shard[0].io_why);
+	log_say(LOG_INFO, "culvert %s serves: %u listeners, workers %u, io %s", x->p->version,
+		x->plan->n_listeners, x->n_shards, x->shard[0].io_why);
 }
 
 static int start(struct proxy *x)

@@ -1,5 +1,5 @@
-/* attempt.c -- one try at one server: a pooled connection, or resolve and connect; then the codec takes its place as the
- * exchange's up end.
+/* attempt.c -- one try at one server: a pooled connection, or resolve and connect; then the codec
+ * takes its place as the exchange's up end.
  *
  *   attempt_begin ──► pinned or pooled ───────────────► h1_client_begin
  *                └──► dial ── connected ──► pool_new ──► h1_client_begin
@@ -44,10 +44,12 @@ static void count_connect(const struct attempt *a, bool ok)
 	struct server_live *live = a->t->live;
 
 	if (live)
-		metric_add(origin_shard(a->x->loop)->p.cells, ok ? live->slot_connect_ok : live->slot_connect_failed, 1);
+		metric_add(origin_shard(a->x->loop)->p.cells,
+			   ok ? live->slot_connect_ok : live->slot_connect_failed, 1);
 }
 
-static void begin_on(struct upconn *u, struct exchange *x, struct tries *t, const struct client_job *job)
+static void begin_on(struct upconn *u, struct exchange *x, struct tries *t,
+		     const struct client_job *job)
 {
 	u->pin = x->pin;
 	u->keep_ms = x->timeouts->upstream_keep_alive;
@@ -68,7 +70,7 @@ static void on_connected(struct attempt *a, struct link *link, const struct dial
 
 	count_connect(a, true);
 	if (t->server)
-		server_worked(t->conf, t->server);
+		balance_worked(t->conf, t->server);
 	if (!u) {
 		struct end *e = &a->end;
 
@@ -103,7 +105,7 @@ static void on_dialled(void *arg, struct link *link, const struct dial_result *r
 	}
 	count_connect(a, false);
 	if (a->t->server && (r->why->flags & WHY_SERVER))
-		server_failed(x->loop, a->t->conf, a->t->server);
+		balance_failed(x->loop, a->t->conf, a->t->server);
 	end_fail(&a->end, r->why);
 	attempt_free(a);
 }
@@ -127,16 +129,22 @@ static void dump_end(const struct end *e, int fd)
 {
 	const struct attempt *a = container_of(e, struct attempt, end);
 
-	dprintf(fd, "  attempt %u at %.*s\n", a->t->attempts, a->t->server ? (int)a->t->server->url.n : 6,
+	dprintf(fd, "  attempt %u at %.*s\n", a->t->attempts,
+		a->t->server ? (int)a->t->server->url.n : 6,
 		a->t->server ? a->t->server->url.p : "target");
 }
 
-static const struct end_ops attempt_end = { .name = "attempt", .on_data = on_data, .on_room = on_data, .on_cut = on_cut, .dump = dump_end };
+static const struct end_ops attempt_end = { .name = "attempt",
+					    .on_data = on_data,
+					    .on_room = on_data,
+					    .on_cut = on_cut,
+					    .dump = dump_end };
 
 static bool from_pool(const struct attempt_params *p)
 {
 	struct origin_shard *s = origin_shard(p->x->loop);
-	bool repeatable = method_idempotent((enum method)p->x->req.head->method) && p->x->req.head->body == BODY_NONE;
+	bool repeatable = method_idempotent((enum method)p->x->req.head->method) &&
+			  p->x->req.head->body == BODY_NONE;
 	struct upconn *u = pool_unpin(p->x->pin, p->group);
 
 	if (!u && !p->t->fresh)
@@ -190,7 +198,11 @@ void attempt_begin(const struct attempt_params *p)
 		exchange_refuse(p->x, why(WHY_MEMORY), NULL);
 		return;
 	}
-	*a = (struct attempt){ .magic = ATTEMPT_MAGIC, .x = p->x, .t = p->t, .group = p->group, .job = p->job };
+	*a = (struct attempt){ .magic = ATTEMPT_MAGIC,
+			       .x = p->x,
+			       .t = p->t,
+			       .group = p->group,
+			       .job = p->job };
 	a->end.ops = &attempt_end;
 	p->t->attempt = a;
 	p->group->n_conns++; /* keeps the group while it is dialled */

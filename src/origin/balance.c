@@ -1,12 +1,13 @@
 /* balance.c -- which server of an upstream gets the next request.
  *
- *   round_robin        smooth weighted: each server's current rises by its weight, the highest is taken and falls by the sum of
- *                      weights; per shard, and each shard begins at another server
+ *   round_robin        smooth weighted: each server's current rises by its weight, the highest is
+ *                      taken and falls by the sum of weights; per shard, and each shard begins at
+ *                      another server
  *   least_connections  fewest requests at it per weight, all shards counted together
  *   p2c                the better of two random ones [Mitzenmacher 2001]
  *
- * A server that was tried for this request, or is ejected, is passed over; if only ejected ones are left, they serve: a wrong
- * suspicion must never empty an upstream. */
+ * A server that was tried for this request, or is ejected, is passed over; if only ejected ones are
+ * left, they serve: a wrong suspicion must never empty an upstream. */
 #include "origin/priv.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static bool tried(const struct tries *t, uint32_t i)
 	return i < 64 && (t->tried >> i & 1);
 }
 
-bool server_ejected(const struct server_live *s, uint64_t now_ms)
+bool balance_ejected(const struct server_live *s, uint64_t now_ms)
 {
 	return atomic_load_explicit(&s->ejected_until_ms, memory_order_relaxed) > now_ms;
 }
@@ -69,7 +70,7 @@ static bool may(const struct choice *c, uint32_t i)
 {
 	if (tried(c->t, i))
 		return false;
-	return c->ejected_too || !server_ejected(&c->u->live->server[i], c->now_ms);
+	return c->ejected_too || !balance_ejected(&c->u->live->server[i], c->now_ms);
 }
 
 static int smooth_weighted(struct origin_shard *s, const struct choice *c)
@@ -145,16 +146,14 @@ static int two_choices(struct origin_shard *s, const struct choice *c)
 static int pick(struct origin_shard *s, const struct choice *c)
 {
 	switch (c->u->balance) {
-	case BALANCE_LEAST_CONNECTIONS:
-		return least_connections(s, c);
-	case BALANCE_P2C:
-		return two_choices(s, c);
-	default:
-		return smooth_weighted(s, c);
+	case BALANCE_LEAST_CONNECTIONS: return least_connections(s, c);
+	case BALANCE_P2C: return two_choices(s, c);
+	default: return smooth_weighted(s, c);
 	}
 }
 
-const struct server_conf *balance_pick(struct origin_shard *s, const struct upstream_conf *u, const struct tries *t)
+const struct server_conf *balance_pick(struct origin_shard *s, const struct upstream_conf *u,
+				       const struct tries *t)
 {
 	struct choice c = { .u = u, .t = t, .now_ms = loop_now_ms(s->p.loop) };
 	int i = pick(s, &c);
@@ -167,29 +166,32 @@ const struct server_conf *balance_pick(struct origin_shard *s, const struct upst
 }
 
 /* ---------------------------------------------------------------- passive ejection */
-static bool last_one(const struct upstream_conf *u, const struct server_conf *except, uint64_t now_ms)
+static bool last_one(const struct upstream_conf *u, const struct server_conf *except,
+		     uint64_t now_ms)
 {
 	for (uint32_t i = 0; i < u->n_servers; i++)
-		if (&u->servers[i] != except && !server_ejected(&u->live->server[i], now_ms))
+		if (&u->servers[i] != except && !balance_ejected(&u->live->server[i], now_ms))
 			return false;
 	return true;
 }
 
-void server_failed(struct loop *l, const struct upstream_conf *u, const struct server_conf *sc)
+void balance_failed(struct loop *l, const struct upstream_conf *u, const struct server_conf *sc)
 {
 	struct server_live *s = &u->live->server[sc - u->servers];
 	uint64_t now = loop_now_ms(l);
 	uint32_t fails = atomic_fetch_add_explicit(&s->fails, 1, memory_order_relaxed) + 1;
 
-	if (!u->eject_failures || fails < u->eject_failures || server_ejected(s, now) || last_one(u, sc, now))
+	if (!u->eject_failures || fails < u->eject_failures || balance_ejected(s, now) ||
+	    last_one(u, sc, now))
 		return;
 	atomic_store_explicit(&s->ejected_until_ms, now + u->eject_ms, memory_order_relaxed);
 	atomic_store_explicit(&s->fails, 0, memory_order_relaxed);
-	log_say(LOG_WARN, "upstream %.*s: server %.*s: %u connects failed in a row; it is left out for %u ms", (int)u->name.n,
-		u->name.p, (int)sc->url.n, sc->url.p, fails, u->eject_ms);
+	log_say(LOG_WARN,
+		"upstream %.*s: server %.*s: %u connects failed in a row; it is left out for %u ms",
+		(int)u->name.n, u->name.p, (int)sc->url.n, sc->url.p, fails, u->eject_ms);
 }
 
-void server_worked(const struct upstream_conf *u, const struct server_conf *sc)
+void balance_worked(const struct upstream_conf *u, const struct server_conf *sc)
 {
 	struct server_live *s = &u->live->server[sc - u->servers];
 

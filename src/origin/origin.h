@@ -1,4 +1,5 @@
-/* origin.h -- whoever answers: upstream servers, tunnels, own pages (later cache, files).  Each is an end that reads x->req and feeds x->rsp.
+/* origin.h -- whoever answers: upstream servers, tunnels, own pages (later cache, files).  Each is
+ * an end that reads x->req and feeds x->rsp.
  *
  *   upstream  a named group of servers; chooses the server and how often it is tried
  *   attempt   one try at one server: an end of its own with its own `why`
@@ -14,29 +15,36 @@
 /* --- settings (origin_conf.c describes them) --- */
 enum balance { BALANCE_ROUND_ROBIN = 0, BALANCE_LEAST_CONNECTIONS, BALANCE_P2C };
 struct server_conf {
-	struct str url;            /* as written: its name in log and metrics */
-	struct str host; bool literal; struct addr addr; uint16_t port;
-	struct str path;           /* unix: */
-	uint32_t weight;           /* 1..256 */
-	uint32_t index;            /* among all servers of the plan */
+	struct str url; /* as written: its name in log and metrics */
+	struct str host;
+	bool literal;
+	struct addr addr;
+	uint16_t port;
+	struct str path; /* unix: */
+	uint32_t weight; /* 1..256 */
+	uint32_t index;  /* among all servers of the plan */
 };
 struct upstream_conf {
 	struct str name;
 	uint8_t balance;
-	struct server_conf *servers; uint32_t n_servers;
-	struct str host;           /* Host sent to the servers; empty: the client's */
-	uint32_t retry_attempts;   /* tries in all, first included */
+	struct server_conf *servers;
+	uint32_t n_servers;
+	struct str host;         /* Host sent to the servers; empty: the client's */
+	uint32_t retry_attempts; /* tries in all, first included */
 	uint32_t eject_failures, eject_ms;
 	uint32_t index;
-	struct upstream *live;     /* registry entry: by the loader */
+	struct upstream *live; /* registry entry: by the loader */
 };
 
-struct upstreams_conf { struct upstream_conf *upstreams; uint32_t n_upstreams; };
+struct upstreams_conf {
+	struct upstream_conf *upstreams;
+	uint32_t n_upstreams;
+};
 struct setting;
 extern const struct setting origin_conf_upstreams; /* struct upstreams_conf */
 
 /* --- registry: what outlives a plan; shared by all shards, atomics only --- */
-struct upstream;               /* health, connection counts */
+struct upstream; /* health, connection counts */
 struct upstream *upstream_new(const struct upstream_conf *, struct metrics *) MUST_CHECK;
 void upstream_free(struct upstream **);
 
@@ -46,7 +54,7 @@ struct origin_params {
 	struct resolver *resolver;
 	uint64_t *cells;
 	struct metrics *metrics;
-	uint32_t pool_max;         /* limits.upstream_pool, this shard's part */
+	uint32_t pool_max; /* limits.upstream_pool, this shard's part */
 };
 int origin_shard_open(const struct origin_params *) MUST_CHECK;
 void origin_shard_close(struct loop *);
@@ -55,11 +63,17 @@ void origin_shard_drain(struct loop *);
 void origin_shard_dump(struct loop *, int fd);
 
 /* --- answerers; each attaches itself as x->up, or refuses --- */
-struct dial_policy { bool (*judge)(void *arg, const struct addr *); void *arg; };
-/* Web: one try at a server of this upstream; called again for each further try (STEP_AGAIN), like target_begin(). */
+struct dial_policy {
+	bool (*judge)(void *arg, const struct addr *);
+	void *arg;
+};
+/* Web: one try at a server of this upstream; called again for each further try (STEP_AGAIN), like
+ * target_begin(). */
 void upstream_begin(struct exchange *, const struct upstream_conf *);
-/* Whether the flow step may try again after x->try_why (RFC 9110 §9.2.2).  Either the pooled connection had died under a request that may be sent twice
- * (silently, on a fresh one), or no byte of the request was sent and another server and an attempt are left.  True: the request has been rewound. */
+/* Whether the flow step may try again after x->try_why (RFC 9110 §9.2.2).  Either the pooled
+ * connection had died under a request that may be sent twice (silently, on a fresh one), or no byte
+ * of the request was sent and another server and an attempt are left.  True: the request has been
+ * rewound. */
 bool origin_may_retry(struct exchange *);
 /* Forward, absolute-form: the target's host and port. */
 void target_begin(struct exchange *, const struct dial_policy *);

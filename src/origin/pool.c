@@ -2,10 +2,11 @@
  *
  *   group (a server, or a forward target "host:port")
  *     idle:  most recent ─ … ─ oldest           taken at the head: the warmest, the rest may expire
- *   shard lru:  all idle ones, oldest at the tail  (limits.upstream_pool: the idlest is closed first)
+ *   shard lru:  all idle ones, oldest at the tail  (limits.upstream_pool: the idlest is closed
+ *   first)
  *
- * An idle connection watches its server: a FIN or a byte takes it out at once.  A connection that carried NTLM or Negotiate
- * is never here: it stays with its client (pin). */
+ * An idle connection watches its server: a FIN or a byte takes it out at once.  A connection that
+ * carried NTLM or Negotiate is never here: it stays with its client (pin). */
 #include "origin/priv.h"
 
 #include <stdlib.h>
@@ -152,7 +153,8 @@ static void on_named(void *arg, int res, struct answer *a)
 	answer_drop(&g->known);
 	answer_ref(a);
 	g->known = a;
-	list_each_safe(node, tmp, &g->idle) {
+	list_each_safe(node, tmp, &g->idle)
+	{
 		struct upconn *u = container_of(node, struct upconn, node);
 
 		if (!still_there(g, &u->address))
@@ -160,8 +162,8 @@ static void on_named(void *arg, int res, struct answer *a)
 	}
 }
 
-/* Idle connections must not outlive the address that they lead to by more than its TTL: when that has run out, the name is asked
- * again beside the traffic. */
+/* Idle connections must not outlive the address that they lead to by more than its TTL: when that
+ * has run out, the name is asked again beside the traffic. */
 static void follow_name(struct origin_shard *s, struct pool_group *g)
 {
 	if (!g->server || g->asking || (g->known && loop_now_ms(s->p.loop) < g->known->expires_ms))
@@ -243,7 +245,8 @@ static void on_left(struct h1_client *c, void *arg, enum client_end how)
 		return;
 	}
 	u->pin = NULL;
-	if (s->draining || !u->keep_ms || !still_there(u->group, &u->address) || loop_now_ms(u->loop) - u->born_ms > POOL_AGE_MS) {
+	if (s->draining || !u->keep_ms || !still_there(u->group, &u->address) ||
+	    loop_now_ms(u->loop) - u->born_ms > POOL_AGE_MS) {
 		close_idle(u);
 		return;
 	}
@@ -264,8 +267,8 @@ static void on_died(struct h1_client *c, void *arg)
 
 static const struct h1_client_ops pool_client = { .left = on_left, .died = on_died };
 
-struct upconn *pool_new(struct origin_shard *s, struct pool_group *g, struct link *link, const struct addr *address,
-			struct server_live *live)
+struct upconn *pool_new(struct origin_shard *s, struct pool_group *g, struct link *link,
+			const struct addr *address, struct server_live *live)
 {
 	struct upconn *u = slab_get(&s->upconns);
 
@@ -294,12 +297,14 @@ struct upconn *pool_new(struct origin_shard *s, struct pool_group *g, struct lin
 	return u;
 }
 
-struct upconn *pool_get(struct origin_shard *s, struct pool_group *g, uint32_t idle_max_ms, const struct dial_policy *policy)
+struct upconn *pool_get(struct origin_shard *s, struct pool_group *g, uint32_t idle_max_ms,
+			const struct dial_policy *policy)
 {
 	struct list *node, *tmp;
 
 	follow_name(s, g);
-	list_each_safe(node, tmp, &g->idle) {
+	list_each_safe(node, tmp, &g->idle)
+	{
 		struct upconn *u = container_of(node, struct upconn, node);
 
 		if (loop_now_ms(s->p.loop) - u->idle_since_ms >= idle_max_ms)

@@ -1,7 +1,7 @@
 /* synth.c -- answers that culvert makes itself: error pages, `respond`, `redirect`.
  *
- * They take the same way as every answer: an end that feeds the response pipe.  Pages never show an upstream's address, a
- * query or a credential. */
+ * They take the same way as every answer: an end that feeds the response pipe.  Pages never show an
+ * upstream's address, a query or a credential. */
 #include "origin/priv.h"
 
 struct synth { /* in the exchange's arena */
@@ -38,11 +38,15 @@ static void on_cut(struct end *e, const struct why *cause)
 	end_leave(e);
 }
 
-static const struct end_ops synth_ops = { .name = "synth", .on_data = on_news, .on_room = on_news, .on_cut = on_cut };
+static const struct end_ops synth_ops = { .name = "synth",
+					  .on_data = on_news,
+					  .on_room = on_news,
+					  .on_cut = on_cut };
 
 static bool bodyless(const struct exchange *x, uint16_t status)
 {
-	return (x->req.head && x->req.head->method == METHOD_HEAD) || status == 204 || status == 304 || status < 200;
+	return (x->req.head && x->req.head->method == METHOD_HEAD) || status == 204 ||
+	       status == 304 || status < 200;
 }
 
 static struct synth *begin(struct exchange *x, uint16_t status)
@@ -60,7 +64,8 @@ static struct synth *begin(struct exchange *x, uint16_t status)
 
 static bool add_date(struct exchange *x, struct synth *s)
 {
-	return head_add_id(&s->head, &x->arena, HDR_DATE, arena_str(&x->arena, loop_http_date(x->loop)));
+	return head_add_id(&s->head, &x->arena, HDR_DATE,
+			   arena_str(&x->arena, loop_http_date(x->loop)));
 }
 
 static void finish(struct exchange *x, struct synth *s, bool ok)
@@ -81,7 +86,8 @@ static void finish(struct exchange *x, struct synth *s, bool ok)
 /* ---------------------------------------------------------------- error pages */
 enum page { PAGE_TEXT = 0, PAGE_HTML, PAGE_JSON };
 
-/* The weight of a media range in thousandths (RFC 9110 §12.4.2); what cannot be read weighs nothing. */
+/* The weight of a media range in thousandths (RFC 9110 §12.4.2); what cannot be read weighs
+ * nothing. */
 static unsigned weight_of(struct str range)
 {
 	const char *at = memmem(range.p, range.n, "q=", 2);
@@ -103,10 +109,16 @@ static unsigned weight_of(struct str range)
 /* The page for a media range; -1: none of ours. */
 static int page_of(struct str range)
 {
-	static const struct { struct str type; enum page page; } types[] = {
-		{ STR("text/html"), PAGE_HTML },	{ STR("application/xhtml+xml"), PAGE_HTML },
-		{ STR("application/json"), PAGE_JSON }, { STR("application/problem+json"), PAGE_JSON },
-		{ STR("text/plain"), PAGE_TEXT },	{ STR("text/*"), PAGE_TEXT },
+	static const struct {
+		struct str type;
+		enum page page;
+	} types[] = {
+		{ STR("text/html"), PAGE_HTML },
+		{ STR("application/xhtml+xml"), PAGE_HTML },
+		{ STR("application/json"), PAGE_JSON },
+		{ STR("application/problem+json"), PAGE_JSON },
+		{ STR("text/plain"), PAGE_TEXT },
+		{ STR("text/*"), PAGE_TEXT },
 		{ STR("*/*"), PAGE_TEXT },
 	};
 
@@ -194,7 +206,10 @@ static void page_json(struct out *o, const struct exchange *x, const struct synt
 	out_lit(o, "\"}\n");
 }
 
-static const struct { struct str type; void (*write)(struct out *, const struct exchange *, const struct synth *); } pages[] = {
+static const struct {
+	struct str type;
+	void (*write)(struct out *, const struct exchange *, const struct synth *);
+} pages[] = {
 	[PAGE_TEXT] = { STR("text/plain; charset=utf-8"), page_text },
 	[PAGE_HTML] = { STR("text/html; charset=utf-8"), page_html },
 	[PAGE_JSON] = { STR("application/json"), page_json },
@@ -229,19 +244,22 @@ static bool add_proxy_status(struct exchange *x, struct synth *s)
 	out_lit(&o, "culvert; error=");
 	out_str(&o, str_of(x->why->proxy_status));
 	must(out_ok(&o));
-	return head_add_id(&s->head, &x->arena, HDR_PROXY_STATUS, (struct str){ .p = text, .n = out_len(&o) });
+	return head_add_id(&s->head, &x->arena, HDR_PROXY_STATUS,
+			   (struct str){ .p = text, .n = out_len(&o) });
 }
 
 static bool add_error_fields(struct exchange *x, struct synth *s, enum page page)
 {
 	struct arena *a = &x->arena;
 	bool ok = head_add_id(&s->head, a, HDR_CONTENT_TYPE, pages[page].type) &&
-		  head_add_id(&s->head, a, HDR_CACHE_CONTROL, STR("no-store")) && add_proxy_status(x, s);
+		  head_add_id(&s->head, a, HDR_CACHE_CONTROL, STR("no-store")) &&
+		  add_proxy_status(x, s);
 
 	if (ok && (x->why->flags & WHY_AFTER))
 		ok = head_add_id(&s->head, a, HDR_RETRY_AFTER, STR("5"));
 	if (ok && s->head.status == 405)
-		ok = head_add(&s->head, a, STR("Allow"), STR("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
+		ok = head_add(&s->head, a, STR("Allow"),
+			      STR("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
 	return ok;
 }
 
@@ -284,5 +302,6 @@ void synth_redirect(struct exchange *x, const struct redirect_conf *conf)
 	struct synth *s = begin(x, conf->status);
 	struct str to = location(x, conf->to);
 
-	finish(x, s, s && to.p && add_date(x, s) && head_add_id(&s->head, &x->arena, HDR_LOCATION, to));
+	finish(x, s,
+	       s && to.p && add_date(x, s) && head_add_id(&s->head, &x->arena, HDR_LOCATION, to));
 }

@@ -1,7 +1,8 @@
-/* tunnel.c -- CONNECT: dials the target, answers 200 without a body, then gives its link away (RFC 9110 §9.3.6).
+/* tunnel.c -- CONNECT: dials the target, answers 200 without a body, then gives its link away (RFC
+ * 9110 §9.3.6).
  *
- *   tunnel_begin ──► dial ── connected ──► rsp head 200, x->tunnel ──► the flow step detaches both ends into relay/
- *                         └─ failed ────► end_fail(why): an error page; the connection stays HTTP */
+ *   tunnel_begin ──► dial ── connected ──► rsp head 200, x->tunnel ──► the flow step: both to relay/
+ *                         └─ failed ────► end_fail(why): an error page; it stays HTTP */
 #include "origin/priv.h"
 
 #include <stdio.h>
@@ -24,7 +25,8 @@ static void on_link_recv(struct link *l, int32_t res, struct seg **seg)
 {
 	(void)l;
 	(void)res;
-	seg_drop(seg); /* not reading: only the watch for aborts reports, and relay/ will find the same */
+	/* not reading: only the watch for aborts reports, and relay/ will find the same */
+	seg_drop(seg);
 }
 
 static void on_link_sent(struct link *l, int32_t n)
@@ -39,7 +41,10 @@ static void on_connected(struct tunnel_end *t, struct link *link)
 	link->owner = t;
 	link->on_recv = on_link_recv;
 	link->on_sent = on_link_sent;
-	t->head = (struct head){ .status = 200, .version = 11, .reason = STR("Connection established"), .body = BODY_NONE };
+	t->head = (struct head){ .status = 200,
+				 .version = 11,
+				 .reason = STR("Connection established"),
+				 .body = BODY_NONE };
 	t->x->tunnel = true;
 	pipe_head(&t->x->rsp, &t->head);
 }
@@ -64,7 +69,8 @@ static void on_dialled(void *arg, struct link *link, const struct dial_result *r
 
 static void on_news(struct end *e)
 {
-	(void)e; /* a tunnel has no body: its bytes stay with the down end until relay/ takes the links */
+	/* a tunnel has no body: its bytes stay with the down end until relay/ takes the links */
+	(void)e;
 }
 
 static void on_cut(struct end *e, const struct why *cause)
@@ -88,7 +94,11 @@ static struct link *detach(struct end *e, struct bufq *unread)
 	return l;
 }
 
-static const struct end_ops tunnel_ops = { .name = "tunnel", .on_data = on_news, .on_room = on_news, .on_cut = on_cut, .detach = detach };
+static const struct end_ops tunnel_ops = { .name = "tunnel",
+					   .on_data = on_news,
+					   .on_room = on_news,
+					   .on_cut = on_cut,
+					   .detach = detach };
 
 static bool judge(void *arg, const struct addr *address)
 {

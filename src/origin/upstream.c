@@ -1,10 +1,11 @@
 /* upstream.c -- requests to configured servers and to forward targets: which one, and how often.
  *
- *   upstream_begin / target_begin ──► attempt ──► (fails) flow step: origin_may_retry? ──► route ──► …_begin again
+ *   …_begin ──► attempt ──► (fails) flow step: origin_may_retry? ──► route ──► …_begin again
  *
  * Two kinds of repetition:
- *   silent   the pooled connection died before any byte of the answer, and the request may be sent twice (RFC 9110 §9.2.2) and is
- *            still whole: same server, fresh connection, not counted as an attempt
+ *   silent   the pooled connection died before any byte of the answer, and the request may be sent
+ *            twice (RFC 9110 §9.2.2) and is still whole: same server, fresh connection, not counted
+ *            as an attempt
  *   retry    no byte of the request was sent: another server, up to retry.attempts */
 #include "origin/priv.h"
 
@@ -33,13 +34,14 @@ static double server_is_up(void *arg)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return !server_ejected(s, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+	return !balance_ejected(s, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
 }
 
 static void open_server(struct upstream *u, struct server_live *s, struct str url)
 {
 	struct str ok[] = { u->name, url, STR("ok") }, failed[] = { u->name, url, STR("failed") };
-	struct str active[] = { u->name, url, STR("active") }, idle[] = { u->name, url, STR("idle") };
+	struct str active[] = { u->name, url, STR("active") },
+		   idle[] = { u->name, url, STR("idle") };
 
 	s->slot_connect_ok = metric_slot(u->metrics, METRIC_UP_CONNECTS, ok);
 	s->slot_connect_failed = metric_slot(u->metrics, METRIC_UP_CONNECTS, failed);
@@ -128,12 +130,13 @@ void origin_shard_dump(struct loop *l, int fd)
 {
 	struct origin_shard *s = origin_shard(l);
 
-	dprintf(fd, "  origin: %u idle upstream connections, %llu in all, %u forward targets%s\n", s->n_idle,
-		(unsigned long long)s->upconns.n_live, s->targets.n, s->draining ? ", draining" : "");
+	dprintf(fd, "  origin: %u idle upstream connections, %llu in all, %u forward targets%s\n",
+		s->n_idle, (unsigned long long)s->upconns.n_live, s->targets.n,
+		s->draining ? ", draining" : "");
 }
 
 /* ---------------------------------------------------------------- tries */
-struct tries *tries_of(struct exchange *x)
+struct tries *upstream_tries(struct exchange *x)
 {
 	struct tries *t = x->origin;
 
@@ -159,8 +162,8 @@ static bool died_in_the_pool(const struct exchange *x, const struct tries *t)
 
 static bool another_server(const struct exchange *x, const struct tries *t)
 {
-	return t->conf && (x->try_why->flags & WHY_RETRY) && !t->result.any_sent && t->attempts < t->conf->retry_attempts &&
-	       balance_any_left(t->conf, t);
+	return t->conf && (x->try_why->flags & WHY_RETRY) && !t->result.any_sent &&
+	       t->attempts < t->conf->retry_attempts && balance_any_left(t->conf, t);
 }
 
 bool origin_may_retry(struct exchange *x)
@@ -205,7 +208,7 @@ static void note_server(struct exchange *x, const struct tries *t)
 void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 {
 	struct origin_shard *s = origin_shard(x->loop);
-	struct tries *t = tries_of(x);
+	struct tries *t = upstream_tries(x);
 	struct attempt_params p = { .x = x, .t = t };
 
 	if (!t) {
@@ -229,7 +232,9 @@ void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 	p.addr = t->server->addr;
 	p.path = t->server->path;
 	p.port = t->server->port;
-	p.resolve_flags = RESOLVE_SEARCH | (atomic_load_explicit(&t->live->fails, memory_order_relaxed) ? RESOLVE_FRESH : 0);
+	p.resolve_flags =
+		RESOLVE_SEARCH |
+		(atomic_load_explicit(&t->live->fails, memory_order_relaxed) ? RESOLVE_FRESH : 0);
 	p.job = (struct client_job){ .host = conf->host, .result = &t->result };
 	attempt_begin(&p);
 }
@@ -246,7 +251,7 @@ void target_begin(struct exchange *x, const struct dial_policy *policy)
 {
 	struct origin_shard *s = origin_shard(x->loop);
 	const struct head *h = x->req.head;
-	struct tries *t = tries_of(x);
+	struct tries *t = upstream_tries(x);
 	struct attempt_params p = { .x = x, .t = t };
 	uint16_t port = h->port ? h->port : 80;
 

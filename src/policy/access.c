@@ -1,7 +1,7 @@
 /* access.c -- who may ask, and what the forward direction may reach.
  *
- * Names are judged before resolving (allow_hosts, allow_ports); addresses just before each is dialled, so that no name and no second
- * answer leads around it (THREATS G01-G04).  Pure. */
+ * Names are judged before resolving (allow_hosts, allow_ports); addresses just before each is
+ * dialled, so that no name and no second answer leads around it (THREATS G01-G04).  Pure. */
 #include "policy/policy.h"
 
 bool access_from(const struct addr_net *nets, uint32_t n, const struct addr *client)
@@ -20,13 +20,15 @@ static bool host_matches(struct str pattern, struct str host)
 		return str_eq(pattern, host);
 	pattern.p++;
 	pattern.n--;
-	return host.n > pattern.n && memcmp(host.p + host.n - pattern.n, pattern.p, pattern.n) == 0 && host.p[0] != '.';
+	return host.n > pattern.n &&
+	       memcmp(host.p + host.n - pattern.n, pattern.p, pattern.n) == 0 && host.p[0] != '.';
 }
 
 static bool host_allowed(const struct forward_conf *f, struct str host, bool is_literal)
 {
 	for (uint32_t i = 0; i < f->n_allow_hosts; i++) {
-		if (is_literal ? str_eq(f->allow_hosts[i], host) : host_matches(f->allow_hosts[i], host))
+		if (is_literal ? str_eq(f->allow_hosts[i], host)
+			       : host_matches(f->allow_hosts[i], host))
 			return true;
 	}
 	return false;
@@ -40,7 +42,8 @@ static bool port_allowed(const struct forward_conf *f, uint16_t port)
 	return false;
 }
 
-const struct why *access_target(const struct forward_conf *f, struct str host, bool is_literal, uint16_t port)
+const struct why *access_target(const struct forward_conf *f, struct str host, bool is_literal,
+				uint16_t port)
 {
 	if (!port_allowed(f, port))
 		return why(WHY_PORT_DENIED);
@@ -63,7 +66,8 @@ static bool is_own(const struct forward_conf *f, const struct addr *a)
 		addr_ip16(&f->own[i], mine);
 		if (memcmp(mine, ip, 16) == 0)
 			return true;
-		if ((memcmp(mine, any, 16) == 0 || memcmp(mine, any4, 16) == 0) && (local || !addr_is_public(a)))
+		if ((memcmp(mine, any, 16) == 0 || memcmp(mine, any4, 16) == 0) &&
+		    (local || !addr_is_public(a)))
 			return true;
 	}
 	return false;

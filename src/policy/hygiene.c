@@ -1,10 +1,12 @@
-/* hygiene.c -- always first: one normal form of the request, nothing of the connection it came on, one true client address.
+/* hygiene.c -- always first: one normal form of the request, nothing of the connection it came on,
+ * one true client address.
  *
- *   web      path normalised; identity fields (X-Forwarded-*, Forwarded, X-Real-IP) of untrusted peers removed and written anew,
- *            of trusted ones extended; Via
+ *   web      path normalised; identity fields (X-Forwarded-*, Forwarded, X-Real-IP) of untrusted
+ *            peers removed and written anew, of trusted ones extended; Via
  *   forward  Host comes from the target; identity is not written; the path is not touched; Via
  *
- * Fields that Connection nominates are dropped from the received set, before anything of ours is added (THREATS A23). */
+ * Fields that Connection nominates are dropped from the received set, before anything of ours is
+ * added (THREATS A23). */
 #include "policy/policy.h"
 
 #include <stdio.h>
@@ -20,7 +22,8 @@ static bool parse_hop(struct str s, struct addr *out)
 	if (s.n && s.p[0] == '[') {
 		for (colon = 1; colon < s.n && s.p[colon] != ']'; colon++)
 			;
-		return colon < s.n && addr_parse_ip((struct str){ .p = s.p + 1, .n = colon - 1 }, 0, out);
+		return colon < s.n &&
+		       addr_parse_ip((struct str){ .p = s.p + 1, .n = colon - 1 }, 0, out);
 	}
 	for (colon = s.n; colon > 0 && s.p[colon - 1] != ':'; colon--)
 		;
@@ -40,7 +43,8 @@ static struct str last_item(struct str list, uint32_t *end)
 	return item;
 }
 
-/* Walks one X-Forwarded-For line from the right while the hops are trusted.  False: a hop that is not (or is no address) ended the walk. */
+/* Walks one X-Forwarded-For line from the right while the hops are trusted.  False: a hop that is
+ * not (or is no address) ended the walk. */
 static bool walk(const struct identity_conf *id, struct str list, struct addr *client)
 {
 	uint32_t end = list.n;
@@ -107,7 +111,8 @@ static bool walk_forwarded(const struct identity_conf *id, struct str list, stru
 	return true;
 }
 
-/* The lines are one list; the last line is nearest to us.  X-Forwarded-For goes before Forwarded: it is what proxies extend. */
+/* The lines are one list; the last line is nearest to us.  X-Forwarded-For goes before Forwarded:
+ * it is what proxies extend. */
 static void find_client(struct exchange *x, const struct head *h, const struct identity_conf *id)
 {
 	bool listed = head_find(h, HDR_X_FORWARDED_FOR) != NULL;
@@ -117,7 +122,8 @@ static void find_client(struct exchange *x, const struct head *h, const struct i
 
 		if (listed && f->id == HDR_X_FORWARDED_FOR && !walk(id, field_value(f), &x->client))
 			return;
-		if (!listed && f->id == HDR_FORWARDED && !walk_forwarded(id, field_value(f), &x->client))
+		if (!listed && f->id == HDR_FORWARDED &&
+		    !walk_forwarded(id, field_value(f), &x->client))
 			return;
 	}
 }
@@ -252,13 +258,15 @@ static bool extend_list(struct exchange *x, struct head *h, struct str peer)
 	if (!text)
 		return false;
 	out_init(&o, text, n);
-	for (const struct field *f = head_find(h, HDR_X_FORWARDED_FOR); f; f = head_find_next(h, f)) {
+	for (const struct field *f = head_find(h, HDR_X_FORWARDED_FOR); f;
+	     f = head_find_next(h, f)) {
 		out_str(&o, field_value(f));
 		out_lit(&o, ", ");
 	}
 	out_str(&o, peer);
 	head_remove(h, HDR_X_FORWARDED_FOR);
-	return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR, (struct str){ .p = text, .n = out_len(&o) });
+	return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR,
+			   (struct str){ .p = text, .n = out_len(&o) });
 }
 
 static struct str host_text(struct exchange *x, const struct head *h)
@@ -305,12 +313,14 @@ static void drop_claims(struct head *h)
 	uint32_t out = 0;
 
 	for (uint32_t i = 0; i < h->n_fields; i++)
-		if (!(h->fields[i].flags & HDR_F_IDENT) && !str_istarts(field_name(&h->fields[i]), STR("x-forwarded-")))
+		if (!(h->fields[i].flags & HDR_F_IDENT) &&
+		    !str_istarts(field_name(&h->fields[i]), STR("x-forwarded-")))
 			h->fields[out++] = h->fields[i];
 	h->n_fields = out;
 }
 
-static const struct why *identify(struct exchange *x, struct head *h, const struct identity_conf *id)
+static const struct why *identify(struct exchange *x, struct head *h,
+				  const struct identity_conf *id)
 {
 	bool trusted = addr_find_net(&x->peer, id->trusted, id->n_trusted) != NULL;
 
@@ -324,8 +334,10 @@ static const struct why *identify(struct exchange *x, struct head *h, const stru
 /* ---------------------------------------------------------------- path */
 static const char *path_detail(enum path_error e)
 {
-	static const char *const details[] = { "",	       "path_escape",	  "path_nul",	    "path_backslash",
-					       "path_dots",    "path_above_root", "path_character", "path_slash" };
+	static const char *const details[] = {
+		"",          "path_escape",     "path_nul",       "path_backslash",
+		"path_dots", "path_above_root", "path_character", "path_slash"
+	};
 
 	return details[-(int)e];
 }
@@ -336,21 +348,25 @@ static bool is_plain(struct str path)
 	for (uint32_t i = 0; i < path.n; i++) {
 		char c = path.p[i];
 
-		if (c == '%' || c == '\\' || (c == '/' && i + 1 < path.n && (path.p[i + 1] == '/' || path.p[i + 1] == '.')))
+		if (c == '%' || c == '\\' ||
+		    (c == '/' && i + 1 < path.n && (path.p[i + 1] == '/' || path.p[i + 1] == '.')))
 			return false;
 	}
 	return true;
 }
 
-static const struct why *normalise(struct exchange *x, struct head *h, const struct hygiene_params *p)
+static const struct why *normalise(struct exchange *x, struct head *h,
+				   const struct hygiene_params *p)
 {
-	unsigned flags = (p->merge_slashes ? 0 : PATH_KEEP_SLASHES) | (p->reject_encoded_slash ? PATH_REJECT_ENCODED_SLASH : 0);
+	unsigned flags = (p->merge_slashes ? 0 : PATH_KEEP_SLASHES) |
+			 (p->reject_encoded_slash ? PATH_REJECT_ENCODED_SLASH : 0);
 	uint32_t n = h->path.n;
 	enum path_error e;
 
 	if (h->form == TARGET_ASTERISK || !n)
 		return why(WHY_NONE);
-	/* The log keeps the target as it came: the path gets a copy of its own only when it changes. */
+	/* The log keeps the target as it came: the path gets a copy of its own only when it
+	 * changes. */
 	if (!is_plain(h->path)) {
 		struct str copy = arena_str(&x->arena, h->path);
 
@@ -393,7 +409,8 @@ const struct why *hygiene_web(struct exchange *x, struct head *h, const struct h
 	return w;
 }
 
-const struct why *hygiene_forward(struct exchange *x, struct head *h, const struct hygiene_params *p)
+const struct why *hygiene_forward(struct exchange *x, struct head *h,
+				  const struct hygiene_params *p)
 {
 	const struct why *w = common(x, h, p);
 

@@ -1,8 +1,10 @@
 /* match.c -- hosts to sites, paths to routes; compiled once per plan, then only read.
  *
- *   host_table    open addressing by the host's text; wildcards are kept under ".example.com" and found by walking up the labels
- *   route_table   exact paths and prefixes in one open-addressed table; a prefix is looked up for each segment border of the path,
- *                 longest first: the cost follows the number of segments, not of routes */
+ *   host_table    open addressing by the host's text; wildcards are kept under ".example.com" and
+ *                 found by walking up the labels
+ *   route_table   exact paths and prefixes in one open-addressed table; a prefix is looked up for
+ *                 each segment border of the path, longest first: the cost follows the number of
+ *                 segments, not of routes */
 #include "route/route.h"
 
 struct route_slot {
@@ -30,7 +32,8 @@ struct host_table {
 	bool wildcards;
 };
 
-/* FNV-1a: the keys are configured, a stranger cannot choose them; long foreign paths are cut by prefix_max. */
+/* FNV-1a: the keys are configured, a stranger cannot choose them; long foreign paths are cut by
+ * prefix_max. */
 static uint64_t hash_of(struct str s)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
@@ -50,7 +53,8 @@ static uint32_t slots_for(uint32_t n)
 }
 
 /* ---------------------------------------------------------------- routes */
-static void put_route(struct route_slot *slot, uint32_t mask, struct str key, const struct route_conf *r)
+static void put_route(struct route_slot *slot, uint32_t mask, struct str key,
+		      const struct route_conf *r)
 {
 	uint64_t hash = hash_of(key);
 	uint32_t i = (uint32_t)hash & mask;
@@ -60,7 +64,8 @@ static void put_route(struct route_slot *slot, uint32_t mask, struct str key, co
 	slot[i] = (struct route_slot){ .key = key, .route = r, .hash = hash };
 }
 
-static const struct route_conf *get_route(const struct route_slot *slot, uint32_t mask, struct str key, uint64_t hash)
+static const struct route_conf *get_route(const struct route_slot *slot, uint32_t mask,
+					  struct str key, uint64_t hash)
 {
 	for (uint32_t i = (uint32_t)hash & mask; slot[i].route; i = (i + 1) & mask)
 		if (slot[i].hash == hash && str_eq(slot[i].key, key))
@@ -103,7 +108,8 @@ struct route_table *route_compile(struct arena *a, const struct site_conf *site)
 	return t;
 }
 
-/* A trailing slash of a configured prefix must be matched: "/a/" takes "/a/x" and "/a/", not "/a". */
+/* A trailing slash of a configured prefix must be matched: "/a/" takes "/a/x" and "/a/", not
+ * "/a". */
 static bool border_holds(const struct route_conf *r, struct str path, uint32_t at)
 {
 	bool wants_slash = r->prefix.n > 1 && r->prefix.p[r->prefix.n - 1] == '/';
@@ -115,7 +121,10 @@ static bool border_holds(const struct route_conf *r, struct str path, uint32_t a
 #define BORDERS 64
 static const struct route_conf *longest_prefix(const struct route_table *t, struct str path)
 {
-	struct { uint32_t at; uint64_t hash; } border[BORDERS];
+	struct {
+		uint32_t at;
+		uint64_t hash;
+	} border[BORDERS];
 	uint64_t h = 0xcbf29ce484222325ull;
 	uint32_t n = 0, end = path.n < t->prefix_max ? path.n : t->prefix_max;
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-struct door *door_of(struct service *s, const struct listener_conf *l)
+struct door *account_door(struct service *s, const struct listener_conf *l)
 {
 	return &s->doors[l->index];
 }
@@ -20,12 +20,16 @@ struct access_names account_names(const struct exchange *x)
 }
 
 /* The series of (listener, site, route, class); looked up once, then remembered. */
-static uint32_t request_slot(struct service *s, struct door *d, const struct exchange *x, unsigned class)
+static uint32_t request_slot(struct service *s, struct door *d, const struct exchange *x,
+			     unsigned class)
 {
-	static const char *const classes[STATUS_CLASSES] = { "0xx", "1xx", "2xx", "3xx", "4xx", "5xx" };
+	static const char *const classes[STATUS_CLASSES] = { "0xx", "1xx", "2xx",
+							     "3xx", "4xx", "5xx" };
 	struct access_names n = account_names(x);
-	struct str labels[] = { n.listener, n.site.n ? n.site : STR("-"), n.route.n ? n.route : STR("-"), str_of(classes[class]) };
-	uint32_t *slot = &d->slot_requests[(x->route ? x->route->index + 1 : 0) * STATUS_CLASSES + class];
+	struct str labels[] = { n.listener, n.site.n ? n.site : STR("-"),
+				n.route.n ? n.route : STR("-"), str_of(classes[class]) };
+	uint32_t *slot =
+		&d->slot_requests[(x->route ? x->route->index + 1 : 0) * STATUS_CLASSES + class];
 
 	if (!x->route && x->site)
 		return metric_slot(s->shared->metrics, METRIC_REQUESTS, labels);
@@ -43,7 +47,7 @@ static unsigned status_class(const struct exchange *x)
 
 static void count(struct service *s, struct exchange *x)
 {
-	struct door *d = door_of(s, x->listener);
+	struct door *d = account_door(s, x->listener);
 
 	metric_add(s->cells, request_slot(s, d, x, status_class(x)), 1);
 	metric_observe_us(s->cells, d->slot_duration, x->facts.end_us - x->facts.open_us);
@@ -71,7 +75,8 @@ void account_conn_end(struct service *s, const struct why *cause)
 		metric_add(s->cells, s->slot_ends[cause->id], 1);
 }
 
-void account_refused(struct service *s, const struct door *d, const struct addr *peer, uint64_t conn_id, const struct why *cause)
+void account_refused(struct service *s, const struct door *d, const struct addr *peer,
+		     uint64_t conn_id, const struct why *cause)
 {
 	struct access_refused r = { .wall_us = loop_wall_us(s->loop),
 				    .conn_id = conn_id,

@@ -28,14 +28,15 @@ struct preface { /* waits for a PROXY header */
 	struct bufq in;
 };
 
-static const char full_answer[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
-				  "Cache-Control: no-store\r\nRetry-After: 5\r\n"
-				  "Proxy-Status: culvert; error=connection_limit_reached\r\nConnection: close\r\n"
-				  "Content-Length: 90\r\n\r\n"
-				  "503 Service Unavailable\n\nthe connection limit is reached\nreason: connection_limit_reached\n";
+static const char full_answer[] =
+	"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+	"Cache-Control: no-store\r\nRetry-After: 5\r\n"
+	"Proxy-Status: culvert; error=connection_limit_reached\r\nConnection: close\r\n"
+	"Content-Length: 90\r\n\r\n"
+	"503 Service Unavailable\n\nthe connection limit is reached\nreason: connection_limit_reached\n";
 
 /* ---------------------------------------------------------------- counts */
-void service_conn_came(struct service *s, const struct door *d)
+void admit_came(struct service *s, const struct door *d)
 {
 	(void)d;
 	s->n_conns++;
@@ -44,7 +45,7 @@ void service_conn_came(struct service *s, const struct door *d)
 	metric_set(s->cells, s->slot_shard_conns, s->n_conns);
 }
 
-void service_conn_gone(struct service *s, const struct door *d)
+void admit_gone(struct service *s, const struct door *d)
 {
 	(void)d;
 	must(s->n_conns > 0);
@@ -58,7 +59,7 @@ void service_conn_gone(struct service *s, const struct door *d)
 }
 
 /* ---------------------------------------------------------------- conns */
-static const struct door *door_of_conn(const struct conn *c)
+static const struct door *conn_door(const struct conn *c)
 {
 	return c->owner;
 }
@@ -67,12 +68,13 @@ static void gauge(struct service *s, const struct door *d, enum conn_state state
 {
 	if (state == CONN_CLOSING)
 		return;
-	metric_add(s->cells, state == CONN_ACTIVE ? d->slot_active : d->slot_idle, (uint64_t)(int64_t)delta);
+	metric_add(s->cells, state == CONN_ACTIVE ? d->slot_active : d->slot_idle,
+		   (uint64_t)(int64_t)delta);
 }
 
 static void on_moved(struct conn *c, enum conn_state from)
 {
-	const struct door *d = door_of_conn(c);
+	const struct door *d = conn_door(c);
 	struct service *s = d->service;
 
 	gauge(s, d, from, -1);
@@ -86,28 +88,29 @@ static void on_moved(struct conn *c, enum conn_state from)
 
 static void on_closed(struct conn *c, const struct why *cause)
 {
-	const struct door *d = door_of_conn(c);
+	const struct door *d = conn_door(c);
 
 	if (c->requests == 0 && cause->id)
 		account_conn_end(d->service, cause);
-	service_conn_gone(d->service, d);
+	admit_gone(d->service, d);
 }
 
 static bool may_keep(struct conn *c)
 {
-	const struct service *s = door_of_conn(c)->service;
+	const struct service *s = conn_door(c)->service;
 	uint64_t used = atomic_load_explicit(&s->shared->budget->used, memory_order_relaxed);
 
 	if (s->draining)
 		return false;
-	if (atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed) > s->plan->connections_max)
+	if (atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed) >
+	    s->plan->connections_max)
 		return false;
 	return used < s->shared->budget->max - s->shared->budget->max / 16;
 }
 
 static void fill(struct conn *c, struct exchange_params *p)
 {
-	const struct door *d = door_of_conn(c);
+	const struct door *d = conn_door(c);
 
 	p->steps = &serve_steps;
 	p->plan = d->service->plan;
@@ -117,9 +120,13 @@ static void fill(struct conn *c, struct exchange_params *p)
 	p->forward = d->conf->serve == SERVE_FORWARD;
 }
 
-static const struct conn_ops conn_ops = { .fill = fill, .may_keep = may_keep, .moved = on_moved, .closed = on_closed };
+static const struct conn_ops conn_ops = { .fill = fill,
+					  .may_keep = may_keep,
+					  .moved = on_moved,
+					  .closed = on_closed };
 
-static void serve(struct service *s, struct door *d, struct link *link, const struct addr *peer, uint64_t id, struct bufq *first)
+static void serve(struct service *s, struct door *d, struct link *link, const struct addr *peer,
+		  uint64_t id, struct bufq *first)
 {
 	struct conn_params p = { .loop = s->loop,
 				 .link = link,
@@ -134,7 +141,7 @@ static void serve(struct service *s, struct door *d, struct link *link, const st
 
 	if (!c) {
 		account_refused(s, d, peer, id, why(WHY_MEMORY));
-		service_conn_gone(s, d);
+		admit_gone(s, d);
 		return;
 	}
 	list_push_tail(&s->idle, &c->node);
@@ -160,7 +167,7 @@ static void preface_fail(struct preface *p, const struct why *cause)
 	link_close(&p->link);
 	if (cause->id)
 		account_refused(p->service, p->door, &p->peer, p->conn_id, cause);
-	service_conn_gone(p->service, p->door);
+	admit_gone(p->service, p->door);
 	preface_end(p);
 }
 
@@ -205,17 +212,22 @@ static void on_preface_late(struct alarm *a)
 	preface_fail(container_of(a, struct preface, alarm), why(WHY_PROXY_PROTOCOL));
 }
 
-static void await_preface(struct service *s, struct door *d, struct link *link, const struct addr *peer, uint64_t id)
+static void await_preface(struct service *s, struct door *d, struct link *link,
+			  const struct addr *peer, uint64_t id)
 {
 	struct preface *p = calloc(1, sizeof(*p));
 
 	if (!p) {
 		link_close(&link);
 		account_refused(s, d, peer, id, why(WHY_MEMORY));
-		service_conn_gone(s, d);
+		admit_gone(s, d);
 		return;
 	}
-	*p = (struct preface){ .service = s, .door = d, .link = link, .peer = *peer, .conn_id = id };
+	*p = (struct preface){ .service = s,
+			       .door = d,
+			       .link = link,
+			       .peer = *peer,
+			       .conn_id = id };
 	bufq_init(&p->in, 0);
 	alarm_init(&p->alarm, on_preface_late);
 	task_init(&p->free, preface_free);
@@ -230,7 +242,8 @@ static void await_preface(struct service *s, struct door *d, struct link *link, 
 void admit_shutdown(struct service *s)
 {
 	while (!list_empty(&s->prefaces))
-		preface_fail(container_of(s->prefaces.next, struct preface, node), why(WHY_SHUTDOWN));
+		preface_fail(container_of(s->prefaces.next, struct preface, node),
+			     why(WHY_SHUTDOWN));
 }
 
 /* ---------------------------------------------------------------- the limit */
@@ -243,11 +256,14 @@ static bool make_room(struct service *s)
 		return true;
 	if (list_empty(&s->idle))
 		return false;
-	container_of(s->idle.next, struct conn, node)->drain(container_of(s->idle.next, struct conn, node));
-	return atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed) < s->plan->connections_max;
+	container_of(s->idle.next, struct conn, node)
+		->drain(container_of(s->idle.next, struct conn, node));
+	return atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed) <
+	       s->plan->connections_max;
 }
 
-static void refuse_full(struct service *s, struct door *d, struct link *link, const struct addr *peer, uint64_t id)
+static void refuse_full(struct service *s, struct door *d, struct link *link,
+			const struct addr *peer, uint64_t id)
 {
 	struct bufq out;
 
@@ -274,7 +290,7 @@ static void admit(struct service *s, struct door *d, int fd, const struct addr *
 		refuse_full(s, d, link, peer, id);
 		return;
 	}
-	service_conn_came(s, d);
+	admit_came(s, d);
 	if (!pp->on) {
 		serve(s, d, link, peer, id, NULL);
 		return;
@@ -282,7 +298,7 @@ static void admit(struct service *s, struct door *d, int fd, const struct addr *
 	if (peer->u.sa.sa_family != AF_UNIX && !addr_find_net(peer, pp->from, pp->n_from)) {
 		link_close(&link);
 		account_refused(s, d, peer, id, why(WHY_PROXY_PROTOCOL));
-		service_conn_gone(s, d);
+		admit_gone(s, d);
 		return;
 	}
 	await_preface(s, d, link, peer, id);
@@ -313,7 +329,10 @@ static bool hand_over(struct service *s, struct door *d, int fd, const struct ad
 	a = loop ? malloc(sizeof(*a)) : NULL;
 	if (!a)
 		return false;
-	*a = (struct arrival){ .mail = { .open = on_arrival }, .fd = fd, .door = d->index, .peer = *peer };
+	*a = (struct arrival){ .mail = { .open = on_arrival },
+			       .fd = fd,
+			       .door = d->index,
+			       .peer = *peer };
 	if (!loop_post(loop, &a->mail)) {
 		free(a);
 		return false;

@@ -1,5 +1,5 @@
-/* handoff.c -- a tunnel begins: the exchange gives both links to relay/, what the log will want is packed, and
- * everything else of the request is freed. */
+/* handoff.c -- a tunnel begins: the exchange gives both links to relay/, what the log will want is
+ * packed, and everything else of the request is freed. */
 #include "serve/priv.h"
 
 #include <stdlib.h>
@@ -14,7 +14,10 @@ static void on_tunnel_end(void *arg, const struct relay_end *end)
 {
 	struct tunnel *t = arg;
 	struct service *s = t->service;
-	struct access_end e = { .why = end->why, .bytes_in = end->bytes_in, .bytes_out = end->bytes_out, .end_us = loop_now_us(s->loop) };
+	struct access_end e = { .why = end->why,
+				.bytes_in = end->bytes_in,
+				.bytes_out = end->bytes_out,
+				.end_us = loop_now_us(s->loop) };
 
 	if (t->record)
 		access_log_record(s->access, &s->plan->access_log, &t->record, &e);
@@ -22,7 +25,7 @@ static void on_tunnel_end(void *arg, const struct relay_end *end)
 		metric_add(s->cells, s->slot_ends[end->why->id], 1);
 	metric_add(s->cells, t->door->slot_tunnel, (uint64_t)-1);
 	s->n_tunnels--;
-	service_conn_gone(s, t->door);
+	admit_gone(s, t->door);
 	free(t);
 }
 
@@ -31,7 +34,7 @@ static bool remember(struct service *s, struct exchange *x, struct tunnel *t)
 	struct access_names names = account_names(x);
 
 	t->service = s;
-	t->door = door_of(s, x->listener);
+	t->door = account_door(s, x->listener);
 	if (!s->access)
 		return true;
 	t->record = access_pack(x, &names);
@@ -62,7 +65,7 @@ static bool start(struct service *s, struct exchange *x, struct tunnel *t)
 	return ok;
 }
 
-bool tunnel_handoff(struct service *s, struct exchange *x)
+bool handoff_tunnel(struct service *s, struct exchange *x)
 {
 	struct tunnel *t = calloc(1, sizeof(*t));
 
@@ -72,7 +75,7 @@ bool tunnel_handoff(struct service *s, struct exchange *x)
 	}
 	x->logged = true;
 	s->n_tunnels++;
-	service_conn_came(s, t->door);
+	admit_came(s, t->door);
 	metric_add(s->cells, t->door->slot_tunnel, 1);
 	account_exchange(s, x);
 	if (!start(s, x, t)) {

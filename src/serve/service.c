@@ -54,7 +54,8 @@ static void close_rooms(struct loop *l)
 static int open_origin(struct service *s)
 {
 	uint32_t dns[RESOLVE_COUNTS];
-	static const char *const results[RESOLVE_COUNTS] = { "hit", "stale", "ok", "nxdomain", "timeout", "error" };
+	static const char *const results[RESOLVE_COUNTS] = { "hit",      "stale",   "ok",
+							     "nxdomain", "timeout", "error" };
 	struct origin_params p = { .loop = s->loop,
 				   .cells = s->cells,
 				   .metrics = s->shared->metrics,
@@ -108,14 +109,16 @@ static bool open_door(struct service *s, struct door *d, const struct service_pa
 {
 	unsigned i = d->index;
 
-	d->slot_requests = calloc((size_t)(s->plan->n_routes + 1) * STATUS_CLASSES, sizeof(*d->slot_requests));
+	d->slot_requests =
+		calloc((size_t)(s->plan->n_routes + 1) * STATUS_CLASSES, sizeof(*d->slot_requests));
 	if (!d->slot_requests)
 		return false;
 	d->slot_active = conn_slot(s, d, "active");
 	d->slot_idle = conn_slot(s, d, "idle");
 	d->slot_tunnel = conn_slot(s, d, "tunnel");
 	d->slot_duration = metric_slot(s->shared->metrics, METRIC_DURATION, &d->conf->name);
-	d->acceptor = acceptor_new(s->loop, p->listen_fds[i], p->listen_shared[i], &serve_acceptor, d);
+	d->acceptor =
+		acceptor_new(s->loop, p->listen_fds[i], p->listen_shared[i], &serve_acceptor, d);
 	return d->acceptor != NULL;
 }
 
@@ -217,7 +220,8 @@ static void close_idle(struct service *s)
 {
 	struct list *node, *tmp;
 
-	list_each_safe(node, tmp, &s->idle) {
+	list_each_safe(node, tmp, &s->idle)
+	{
 		struct conn *c = container_of(node, struct conn, node);
 
 		c->drain(c);
@@ -245,7 +249,8 @@ static void cut_list(struct list *l, unsigned *n)
 {
 	struct list *node, *tmp;
 
-	list_each_safe(node, tmp, l) {
+	list_each_safe(node, tmp, l)
+	{
 		struct conn *c = container_of(node, struct conn, node);
 
 		c->cut(c, why(WHY_SHUTDOWN));
@@ -290,8 +295,8 @@ static void dump_exchange(struct exchange *x, void *fd)
 
 void service_dump(const struct service *s, int fd)
 {
-	dprintf(fd, "shard %u: %u connections, %u tunnels%s%s\n", loop_shard(s->loop), s->n_conns, s->n_tunnels,
-		s->draining ? ", draining" : "", s->stopping ? ", stopping" : "");
+	dprintf(fd, "shard %u: %u connections, %u tunnels%s%s\n", loop_shard(s->loop), s->n_conns,
+		s->n_tunnels, s->draining ? ", draining" : "", s->stopping ? ", stopping" : "");
 	exchange_each(s->loop, dump_exchange, &fd);
 	origin_shard_dump(s->loop, fd);
 	relay_dump(s->loop, fd);

@@ -35,7 +35,8 @@ static struct hygiene_params hygiene_of(const struct exchange *x)
 					.via = via_is_on(x),
 					.pseudonym = x->plan->pseudonym,
 					.merge_slashes = !x->site || !x->site->keep_slashes,
-					.reject_encoded_slash = x->site && x->site->reject_encoded_slash };
+					.reject_encoded_slash = x->site &&
+								x->site->reject_encoded_slash };
 }
 
 static enum verdict screen_web(struct exchange *x, struct head *h)
@@ -46,7 +47,8 @@ static enum verdict screen_web(struct exchange *x, struct head *h)
 
 	if (h->method == METHOD_CONNECT)
 		return refuse(x, WHY_METHOD_DENIED, NULL);
-	if (h->form == TARGET_ABSOLUTE && !str_eq(h->scheme, STR("http")) && !str_eq(h->scheme, STR("https")))
+	if (h->form == TARGET_ABSOLUTE && !str_eq(h->scheme, STR("http")) &&
+	    !str_eq(h->scheme, STR("https")))
 		return refuse(x, WHY_SCHEME, NULL);
 	x->site = host_match(hosts, h->host);
 	p = hygiene_of(x);
@@ -112,7 +114,8 @@ static enum verdict route_forward(struct exchange *x)
 	const struct head *h = x->req.head;
 	uint16_t port = h->port ? h->port : 80;
 	struct addr literal;
-	const struct why *w = access_target(&x->listener->forward, h->host, addr_parse_ip(h->host, port, &literal), port);
+	const struct why *w = access_target(&x->listener->forward, h->host,
+					    addr_parse_ip(h->host, port, &literal), port);
 
 	return w->id ? refuse(x, (enum why_id)w->id, NULL) : STEP_NEXT;
 }
@@ -130,7 +133,8 @@ static bool may_dial(void *arg, const struct addr *address)
 
 static void begin_forward(struct exchange *x)
 {
-	struct dial_policy policy = { .judge = may_dial, .arg = (void *)(uintptr_t)&x->listener->forward };
+	struct dial_policy policy = { .judge = may_dial,
+				      .arg = (void *)(uintptr_t)&x->listener->forward };
 
 	if (x->req.head->method == METHOD_CONNECT)
 		tunnel_begin(x, &policy);
@@ -141,15 +145,9 @@ static void begin_forward(struct exchange *x)
 static void begin_web(struct exchange *x)
 {
 	switch (x->route->answer) {
-	case ANSWER_RESPOND:
-		synth_respond(x, &x->route->respond);
-		break;
-	case ANSWER_REDIRECT:
-		synth_redirect(x, &x->route->redirect);
-		break;
-	default:
-		upstream_begin(x, x->route->upstream);
-		break;
+	case ANSWER_RESPOND: synth_respond(x, &x->route->respond); break;
+	case ANSWER_REDIRECT: synth_redirect(x, &x->route->redirect); break;
+	default: upstream_begin(x, x->route->upstream); break;
 	}
 }
 
@@ -180,7 +178,7 @@ static enum verdict flow(struct exchange *x)
 	if (x->cut || !x->down)
 		return x->up || x->down ? STEP_PARK : STEP_NEXT;
 	if (x->tunnel_ready && x->up) {
-		if (!tunnel_handoff(service_of(x->loop), x))
+		if (!handoff_tunnel(service_of(x->loop), x))
 			exchange_cut(x, why(WHY_MEMORY));
 		return STEP_PARK;
 	}
@@ -211,8 +209,9 @@ static enum verdict log_request(struct exchange *x)
 
 enum { STEP_OPEN = 0, STEP_SCREEN, STEP_ROUTE, STEP_BEGIN, STEP_FLOW, STEP_LOG };
 static const struct step path[] = {
-	[STEP_OPEN] = { "open", open_request }, [STEP_SCREEN] = { "screen", screen }, [STEP_ROUTE] = { "route", route },
-	[STEP_BEGIN] = { "begin", begin },	[STEP_FLOW] = { "flow", flow },	      [STEP_LOG] = { "log", log_request },
+	[STEP_OPEN] = { "open", open_request }, [STEP_SCREEN] = { "screen", screen },
+	[STEP_ROUTE] = { "route", route },      [STEP_BEGIN] = { "begin", begin },
+	[STEP_FLOW] = { "flow", flow },         [STEP_LOG] = { "log", log_request },
 };
 
 const struct steps serve_steps = { .step = path,

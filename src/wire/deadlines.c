@@ -1,4 +1,5 @@
-/* deadlines.c -- two moments on one lazy alarm: waiting for bytes, and for the peer to take bytes. */
+/* deadlines.c -- two moments on one lazy alarm: waiting for bytes, and for the peer to take
+ * bytes. */
 #include "wire/priv.h"
 
 void deadlines_push(struct loop *l, struct deadlines *d, uint64_t *which, uint32_t ms)

@@ -1,12 +1,14 @@
-/* h1_client.c -- one connection to a server: writes an exchange's request, reads its answer.  [RFC 9112]
+/* h1_client.c -- one connection to a server: writes an exchange's request, reads its answer.  [RFC
+ * 9112]
  *
  *   IDLE (pooled, watching) ── h1_client_begin ──► BUSY:  req pipe ─► writer ─► link
  *                                                         link ─► reader ─► rsp pipe
  *        ▲                                                  │
  *        └── answer complete, request out, nothing behind ──┤
- *                                                           └── anything else ──► CLOSING, freed by the task
+ *                                                           └── anything else ──► CLOSING
  *
- * Servers are untrusted too: any doubt about framing ends the connection, bytes behind an answer are never another's answer. */
+ * Servers are untrusted too: any doubt about framing ends the connection, bytes behind an answer
+ * are never another's answer. */
 #include "wire/priv.h"
 
 #include <errno.h>
@@ -106,8 +108,8 @@ void h1_client_close(struct h1_client **cp)
 /* The answer is complete. */
 static void finish(struct h1_client *c)
 {
-	bool reusable = c->keep && c->request_out && !c->send_failed && bufq_empty(&c->w.out) && bufq_empty(&c->r.in) &&
-			!c->link->eof;
+	bool reusable = c->keep && c->request_out && !c->send_failed && bufq_empty(&c->w.out) &&
+			bufq_empty(&c->r.in) && !c->link->eof;
 
 	c->dl.recv_ms = c->dl.send_ms = 0;
 	c->requests++;
@@ -140,8 +142,10 @@ static struct h1_write frame_request(const struct h1_client *c, const struct hea
 	struct h1_write how = { .absolute = c->job.absolute };
 
 	how.chunked = h->body == BODY_STREAM;
-	how.length = h->body == BODY_LENGTH || (h->flags & HEAD_LENGTH_GIVEN) ||
-		     (h->body == BODY_NONE && (h->method == METHOD_POST || h->method == METHOD_PUT || h->method == METHOD_PATCH));
+	how.length =
+		h->body == BODY_LENGTH || (h->flags & HEAD_LENGTH_GIVEN) ||
+		(h->body == BODY_NONE && (h->method == METHOD_POST || h->method == METHOD_PUT ||
+					  h->method == METHOD_PATCH));
 	how.upgrade = (h->flags & HEAD_UPGRADE) && h->body == BODY_NONE;
 	how.te_trailers = h->flags & HEAD_TE_TRAILERS;
 	return how;
@@ -243,9 +247,11 @@ static void on_sent(struct link *l, int32_t n)
 /* ---------------------------------------------------------------- answer in */
 static struct h1_limits head_limits(const struct limits *l)
 {
-	return (struct h1_limits){ .head = (uint32_t)(l->response_head > UINT32_MAX ? UINT32_MAX : l->response_head),
-				   .target = UINT32_MAX,
-				   .fields = 1000 };
+	return (struct h1_limits){
+		.head = (uint32_t)(l->response_head > UINT32_MAX ? UINT32_MAX : l->response_head),
+		.target = UINT32_MAX,
+		.fields = 1000
+	};
 }
 
 static const struct why *why_of_error(int err)
@@ -258,9 +264,11 @@ static const struct why *why_of_error(int err)
 static void note_bad_answer(const struct exchange *x, int err)
 {
 	if (err != H1_NO_MEMORY)
-		log_say(LOG_WARN, "server %s of upstream %s: its answer is malformed (%s); the connection was closed",
-			x->facts.server ? x->facts.server : "?", x->facts.upstream ? x->facts.upstream : "-",
-			h1_error_detail((enum h1_error)-err));
+		log_say(LOG_WARN,
+			"server %s of upstream %s: its answer is malformed (%s); the connection was closed",
+			x->facts.server ? x->facts.server : "?",
+			x->facts.upstream ? x->facts.upstream : "-",
+			h1_error_detail((enum h1_error) - err));
 }
 
 static bool is_event_stream(const struct head *h)
@@ -279,7 +287,8 @@ static bool server_keeps(const struct head *h)
 
 static void arm_body_deadline(struct h1_client *c, const struct exchange *x)
 {
-	deadlines_push(c->loop, &c->dl, &c->dl.recv_ms, c->stream ? x->timeouts->tunnel_idle : x->timeouts->response_idle);
+	deadlines_push(c->loop, &c->dl, &c->dl.recv_ms,
+		       c->stream ? x->timeouts->tunnel_idle : x->timeouts->response_idle);
 }
 
 static bool was_offered(const struct head *req, const struct head *rsp)
@@ -352,8 +361,9 @@ static bool read_head(struct h1_client *c, struct exchange *x)
 		return false;
 	h = n > 0 ? arena_zalloc(&x->arena, sizeof(*h)) : NULL;
 	if (n > 0)
-		n = h ? h1_response(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim, (enum method)x->req.head->method) :
-			H1_NO_MEMORY;
+		n = h ? h1_response(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim,
+				    (enum method)x->req.head->method)
+		      : H1_NO_MEMORY;
 	if (n < 0) {
 		note_bad_answer(x, n);
 		fail(c, why_of_error(n));
@@ -501,9 +511,10 @@ static void dump_end(const struct end *e, int fd)
 {
 	const struct h1_client *c = container_of(e, struct h1_client, end);
 
-	dprintf(fd, "  h1 client fd %d state %u reading %u in %llu out %llu%s%s%s\n", c->link ? c->link->fd : -1, c->state,
-		c->r.state, (unsigned long long)c->r.in.bytes, (unsigned long long)c->w.out.bytes,
-		c->request_out ? " request out" : "", c->got_head ? " got head" : "", c->paused ? " paused" : "");
+	dprintf(fd, "  h1 client fd %d state %u reading %u in %llu out %llu%s%s%s\n",
+		c->link ? c->link->fd : -1, c->state, c->r.state, (unsigned long long)c->r.in.bytes,
+		(unsigned long long)c->w.out.bytes, c->request_out ? " request out" : "",
+		c->got_head ? " got head" : "", c->paused ? " paused" : "");
 }
 
 static const struct end_ops client_end = { .name = "h1 client",
@@ -514,7 +525,8 @@ static const struct end_ops client_end = { .name = "h1 client",
 					   .dump = dump_end };
 
 /* ---------------------------------------------------------------- begin */
-struct h1_client *h1_client_new(struct loop *l, struct link *link, const struct h1_client_ops *ops, void *arg)
+struct h1_client *h1_client_new(struct loop *l, struct link *link, const struct h1_client_ops *ops,
+				void *arg)
 {
 	struct h1_client *c = slab_get(wire_clients(l));
 
@@ -545,7 +557,8 @@ void h1_client_begin(struct h1_client *c, struct exchange *x, const struct clien
 	c->state = CLIENT_BUSY;
 	c->job = *job;
 	*job->result = (struct client_result){ 0 };
-	c->head_sent = c->request_out = c->send_failed = c->got_head = c->keep = c->paused = c->stream = false;
+	c->head_sent = c->request_out = c->send_failed = c->got_head = c->keep = c->paused =
+		c->stream = false;
 	exchange_attach_up(x, &c->end);
 	link_read(c->link);
 }

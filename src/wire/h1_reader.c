@@ -1,6 +1,7 @@
 /* h1_reader.c -- takes an HTTP/1 message apart as its bytes come, however they are cut.
  *
- *   in: [seg…][seg…]          READ_HEAD      scanned until the empty line, copied once into the arena
+ *   in: [seg…][seg…]          READ_HEAD      scanned until the empty line, copied once into the
+ *                             arena
  *        └ head ┘└ body …     READ_LENGTH    moved to the pipe, span by span, nothing copied
  *                             READ_CHUNK     framing read and dropped, data moved
  *                             READ_TRAILERS  like a head
@@ -24,8 +25,8 @@ void h1_reader_free(struct h1_reader *r)
 	bufq_free(&r->in);
 }
 
-/* Heads and framing lines that come in pieces are gathered by copying small pieces behind each other, so that a peer who
- * sends single bytes costs neither a seg per byte nor quadratic work. */
+/* Heads and framing lines that come in pieces are gathered by copying small pieces behind each
+ * other, so that a peer who sends single bytes costs neither a seg per byte nor quadratic work. */
 bool h1_reader_put(struct h1_reader *r, struct loop *l, struct seg **seg, uint32_t n)
 {
 	bool ok;
@@ -40,7 +41,8 @@ bool h1_reader_put(struct h1_reader *r, struct loop *l, struct seg **seg, uint32
 /* Makes the head of `in` one run of bytes, as far as one seg can hold. */
 static bool flatten(struct bufq *in, struct loop *l)
 {
-	struct seg_pool *pool = loop_segs(l, in->bytes * 2 <= SEG_SMALL_BLOCK ? SEG_SMALL : SEG_LARGE);
+	struct seg_pool *pool =
+		loop_segs(l, in->bytes * 2 <= SEG_SMALL_BLOCK ? SEG_SMALL : SEG_LARGE);
 	struct seg *seg = seg_get(pool);
 	struct bufq rest;
 	bool ok;
@@ -51,14 +53,16 @@ static bool flatten(struct bufq *in, struct loop *l)
 	bufq_drop(in, seg->used);
 	bufq_init(&rest, 0);
 	bufq_move(&rest, in, in->bytes);
-	ok = bufq_put_seg(in, &seg, 0, seg->used) && bufq_move(in, &rest, rest.bytes) < UINT64_MAX && bufq_empty(&rest);
+	ok = bufq_put_seg(in, &seg, 0, seg->used) &&
+	     bufq_move(in, &rest, rest.bytes) < UINT64_MAX && bufq_empty(&rest);
 	seg_drop(&seg);
 	bufq_free(&rest);
 	return ok;
 }
 
 /* Scans the front; where the head goes on in a second span, gathers first. */
-static int32_t scan(struct h1_reader *r, struct loop *l, enum h1_role role, const struct h1_limits *lim)
+static int32_t scan(struct h1_reader *r, struct loop *l, enum h1_role role,
+		    const struct h1_limits *lim)
 {
 	struct str front = bufq_front(&r->in);
 	int32_t n;
@@ -72,7 +76,8 @@ static int32_t scan(struct h1_reader *r, struct loop *l, enum h1_role role, cons
 		return H1_NO_MEMORY;
 	front = bufq_front(&r->in);
 	n = h1_scan(&r->scan, role, lim, front.p, front.n);
-	return n == 0 && front.n < r->in.bytes ? -H1_E_HEAD_TOO_LARGE : n; /* more than a seg holds */
+	/* more than a seg holds */
+	return n == 0 && front.n < r->in.bytes ? -H1_E_HEAD_TOO_LARGE : n;
 }
 
 int32_t h1_reader_head(struct h1_reader *r, struct loop *l, struct arena *a, enum h1_role role,
@@ -144,7 +149,8 @@ static int move_chunk(struct h1_reader *r, struct pipe *p)
 	return H1_NEED_BYTES;
 }
 
-static int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p, const struct h1_limits *lim)
+static int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p,
+			 const struct h1_limits *lim)
 {
 	struct arena *a = &p->x->arena;
 	struct head *h;
@@ -164,7 +170,8 @@ static int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p, co
 	return H1_COMPLETE;
 }
 
-int h1_reader_move(struct h1_reader *r, struct loop *l, struct pipe *p, const struct h1_limits *trailers)
+int h1_reader_move(struct h1_reader *r, struct loop *l, struct pipe *p,
+		   const struct h1_limits *trailers)
 {
 	int rc = H1_NEED_BYTES;
 
@@ -172,12 +179,8 @@ int h1_reader_move(struct h1_reader *r, struct loop *l, struct pipe *p, const st
 		if (!pipe_wants(p))
 			return H1_PIPE_FULL;
 		switch (r->state) {
-		case READ_LENGTH:
-			rc = move_length(r, p);
-			break;
-		case READ_CHUNK:
-			rc = move_chunk(r, p);
-			break;
+		case READ_LENGTH: rc = move_length(r, p); break;
+		case READ_CHUNK: rc = move_chunk(r, p); break;
 		case READ_TRAILERS:
 			rc = read_trailers(r, l, p, trailers);
 			if (rc == H1_NEED_BYTES)

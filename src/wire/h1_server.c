@@ -1,12 +1,13 @@
 /* h1_server.c -- one client connection: HTTP/1 requests to exchanges, answers back.  [RFC 9112]
  *
- *   link bytes ─► reader ─► req pipe        one request at a time; what is pipelined behind it waits in reader.in (bounded:
- *   link bytes ◄─ writer ◄─ rsp pipe        over PIPE_HIGH the link is paused)
+ *   link bytes ─► reader ─► req pipe    one request at a time; what is pipelined behind it waits in
+ *   link bytes ◄─ writer ◄─ rsp pipe    reader.in (over PIPE_HIGH the link is paused)
  *
- *   NEW/IDLE ── first byte: exchange_new ──► ACTIVE ── answer out, request read ──► IDLE, or the next one at once
- *                                              └── close, cut, lingering close ──► CLOSING, freed by the task
+ *   NEW/IDLE ── first byte: exchange_new ──► ACTIVE ── answer out, request read ──► IDLE, or the next
+ *                                              └── close, cut, lingering close ──► CLOSING
  *
- * What ends it: the peer's FIN while idle, keep_alive, an answer that said close, any doubt about framing, a cut. */
+ * What ends it: the peer's FIN while idle, keep_alive, an answer that said close, any doubt about
+ * framing, a cut. */
 #include "wire/priv.h"
 
 #include <errno.h>
@@ -21,18 +22,19 @@ struct h1_conn {
 	struct h1_reader r;
 	struct h1_writer w;
 	struct deadlines dl;
-	struct task task;          /* goes on with what is pipelined; frees a closed connection */
+	struct task task; /* goes on with what is pipelined; frees a closed connection */
 	bool half_close_abort;
-	bool eof;                  /* the client's FIN came */
-	bool broken;               /* no byte of it is read as a request any more */
-	bool close_after;          /* the answer said so */
+	bool eof;         /* the client's FIN came */
+	bool broken;      /* no byte of it is read as a request any more */
+	bool close_after; /* the answer said so */
 	bool paused;
-	bool expecting;            /* Expect: 100-continue, and no body byte has come */
-	bool flushing;             /* cut after the head: what was queued goes out, then the connection ends */
-	bool abort_after;          /* … by RST: the end would not be visible otherwise */
+	bool expecting; /* Expect: 100-continue, and no body byte has come */
+	/* cut after the head: what was queued goes out, then the connection ends */
+	bool flushing;
+	bool abort_after; /* … by RST: the end would not be visible otherwise */
 	bool tunnel;
-	struct head *req;          /* of the request at hand */
-	uint64_t body_since_ms;    /* for body_rate_min */
+	struct head *req;       /* of the request at hand */
+	uint64_t body_since_ms; /* for body_rate_min */
 	uint64_t body_paused_ms, paused_at_ms;
 };
 
@@ -136,7 +138,8 @@ static void conn_abort(struct h1_conn *c, const struct why *cause)
 	close_with(c, cause);
 }
 
-/* Bytes of the client may still be on their way: a plain close would answer them with RST, which eats what we sent last. */
+/* Bytes of the client may still be on their way: a plain close would answer them with RST, which
+ * eats what we sent last. */
 static void conn_linger(struct h1_conn *c, const struct why *cause)
 {
 	if (c->eof) {
@@ -191,7 +194,8 @@ static void finish(struct h1_conn *c)
 	loop_soon(c->c.loop, &c->task);
 }
 
-/* The answer is out; the rest of the request's body is read away if it is little, so that the connection lives on. */
+/* The answer is out; the rest of the request's body is read away if it is little, so that the
+ * connection lives on. */
 static void answer_is_out(struct h1_conn *c)
 {
 	if (c->r.state == READ_DONE || c->close_after || c->broken || c->eof) {
@@ -224,7 +228,8 @@ static void send_out(struct h1_conn *c)
 	if (bufq_empty(&c->w.out) || c->c.state == CONN_CLOSING)
 		return;
 	if (!link_sending(c->link))
-		deadlines_push(c->c.loop, &c->dl, &c->dl.send_ms, exchange_of(c)->timeouts->send_idle);
+		deadlines_push(c->c.loop, &c->dl, &c->dl.send_ms,
+			       exchange_of(c)->timeouts->send_idle);
 	link_send(c->link, &c->w.out);
 }
 
@@ -243,7 +248,8 @@ static bool write_head(struct h1_conn *c, const struct head *h, const struct h1_
 	return ok;
 }
 
-/* What is left of the request must be known to be little, or the connection cannot be used again. */
+/* What is left of the request must be known to be little, or the connection cannot be used
+ * again. */
 static bool rest_is_small(const struct h1_conn *c)
 {
 	if (c->r.state == READ_DONE)
@@ -260,8 +266,8 @@ static bool client_keeps(const struct h1_conn *c)
 	return c->req->version >= 11 || (c->req->flags & HEAD_KEEP_ALIVE);
 }
 
-/* The client's FIN came behind this request; or bytes that were meant for a tunnel that does not come: they must not be read as a
- * request with the proxy's trust (THREATS A19). */
+/* The client's FIN came behind this request; or bytes that were meant for a tunnel that does not
+ * come: they must not be read as a request with the proxy's trust (THREATS A19). */
 static bool nothing_may_follow(const struct h1_conn *c)
 {
 	bool more = !bufq_empty(&c->r.in);
@@ -270,7 +276,8 @@ static bool nothing_may_follow(const struct h1_conn *c)
 }
 
 /* How this answer is framed for this client (RFC 9112 §6). */
-static struct h1_write frame_answer(struct h1_conn *c, const struct exchange *x, const struct head *h)
+static struct h1_write frame_answer(struct h1_conn *c, const struct exchange *x,
+				    const struct head *h)
 {
 	bool old = !c->req || c->req->version < 11;
 	struct h1_write how = { 0 };
@@ -280,12 +287,8 @@ static struct h1_write frame_answer(struct h1_conn *c, const struct exchange *x,
 		return how;
 	}
 	switch (h->body) {
-	case BODY_NONE:
-		how.length = h->flags & HEAD_LENGTH_GIVEN;
-		break;
-	case BODY_LENGTH:
-		how.length = true;
-		break;
+	case BODY_NONE: how.length = h->flags & HEAD_LENGTH_GIVEN; break;
+	case BODY_LENGTH: how.length = true; break;
 	default:
 		how.chunked = !old;
 		c->close_after |= old;
@@ -293,7 +296,8 @@ static struct h1_write frame_answer(struct h1_conn *c, const struct exchange *x,
 	}
 	if (x->refused && (x->why->flags & WHY_CLOSE))
 		c->close_after = true;
-	if (!client_keeps(c) || !rest_is_small(c) || !c->c.ops->may_keep(&c->c) || nothing_may_follow(c))
+	if (!client_keeps(c) || !rest_is_small(c) || !c->c.ops->may_keep(&c->c) ||
+	    nothing_may_follow(c))
 		c->close_after = true;
 	how.close = c->close_after;
 	how.keep_alive = old && !c->close_after;
@@ -390,14 +394,19 @@ static void refuse_head(struct h1_conn *c, struct exchange *x, int err)
 	if (err == H1_NO_MEMORY)
 		exchange_refuse(x, why(WHY_MEMORY), NULL);
 	else
-		exchange_refuse(x, why(h1_error_why((enum h1_error)-err)), h1_error_detail((enum h1_error)-err));
+		exchange_refuse(x, why(h1_error_why((enum h1_error) - err)),
+				h1_error_detail((enum h1_error) - err));
 }
 
 static struct h1_limits head_limits(const struct limits *l)
 {
-	return (struct h1_limits){ .head = (uint32_t)(l->request_head > UINT32_MAX ? UINT32_MAX : l->request_head),
-				   .target = (uint32_t)(l->request_target > UINT32_MAX ? UINT32_MAX : l->request_target),
-				   .fields = (uint32_t)(l->request_headers > UINT32_MAX ? UINT32_MAX : l->request_headers) };
+	return (struct h1_limits){
+		.head = (uint32_t)(l->request_head > UINT32_MAX ? UINT32_MAX : l->request_head),
+		.target =
+			(uint32_t)(l->request_target > UINT32_MAX ? UINT32_MAX : l->request_target),
+		.fields = (uint32_t)(l->request_headers > UINT32_MAX ? UINT32_MAX
+								     : l->request_headers)
+	};
 }
 
 /* The head stands: its body's framing decides how reading goes on. */
@@ -433,13 +442,15 @@ static bool read_head(struct h1_conn *c, struct exchange *x)
 		if (c->paused) /* since the request before it: what was read ahead has run out */
 			read_more(c);
 		if (!c->dl.recv_ms)
-			deadlines_push(c->c.loop, &c->dl, &c->dl.recv_ms, x->timeouts->request_head);
+			deadlines_push(c->c.loop, &c->dl, &c->dl.recv_ms,
+				       x->timeouts->request_head);
 		return false;
 	}
 	x->facts.bytes_in += before - (uint32_t)c->r.in.bytes;
 	h = n > 0 ? arena_zalloc(&x->arena, sizeof(*h)) : NULL;
 	if (n > 0)
-		n = h ? h1_request(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim) : H1_NO_MEMORY;
+		n = h ? h1_request(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim)
+		      : H1_NO_MEMORY;
 	if (n < 0) {
 		if (h && h->target.p)
 			c->req = x->req.head = h;
@@ -452,7 +463,10 @@ static bool read_head(struct h1_conn *c, struct exchange *x)
 
 static bool open_exchange(struct h1_conn *c)
 {
-	struct exchange_params p = { .down = &c->end, .conn_id = c->c.id, .peer = &c->c.peer, .pin = &c->c.pin };
+	struct exchange_params p = { .down = &c->end,
+				     .conn_id = c->c.id,
+				     .peer = &c->c.peer,
+				     .pin = &c->c.pin };
 
 	c->c.ops->fill(&c->c, &p);
 	if (!exchange_new(c->c.loop, &p)) {
@@ -512,7 +526,8 @@ static bool skip_stray_line(struct h1_conn *c)
 {
 	char two[2];
 
-	if (c->r.in.bytes == 2 && bufq_peek(&c->r.in, two, 2) == 2 && two[0] == '\r' && two[1] == '\n') {
+	if (c->r.in.bytes == 2 && bufq_peek(&c->r.in, two, 2) == 2 && two[0] == '\r' &&
+	    two[1] == '\n') {
 		bufq_drop(&c->r.in, 2);
 		return true;
 	}
@@ -528,7 +543,8 @@ static void pump(struct h1_conn *c)
 		return;
 	if (!exchange_of(c)) {
 		if (bufq_empty(&c->r.in) || skip_stray_line(c)) {
-			if (c->c.state == CONN_ACTIVE) /* else its deadline runs: empty lines do not prolong it */
+			/* else its deadline runs: empty lines do not prolong it */
+			if (c->c.state == CONN_ACTIVE)
 				go_idle(c);
 			return;
 		}
@@ -614,13 +630,15 @@ static bool end_is_visible(const struct h1_conn *c, const struct exchange *x)
 	return c->w.chunked || (x->rsp.head && x->rsp.head->body == BODY_LENGTH);
 }
 
-/* end_ops.on_cut: after the head, what the server sent still goes out; then the cut must be visible. */
+/* end_ops.on_cut: after the head, what the server sent still goes out; then the cut must be
+ * visible. */
 static void on_cut(struct end *e, const struct why *cause)
 {
 	struct h1_conn *c = container_of(e, struct h1_conn, end);
 	struct exchange *x = e->x;
 
-	if (!c->w.head_out || (cause->flags & WHY_CLIENT) || c->w.done || cause->id == WHY_SHUTDOWN) {
+	if (!c->w.head_out || (cause->flags & WHY_CLIENT) || c->w.done ||
+	    cause->id == WHY_SHUTDOWN) {
 		end_leave(e);
 		conn_abort(c, cause);
 		return;
@@ -646,7 +664,8 @@ static void on_recv_late(struct h1_conn *c)
 	}
 	c->broken = true;
 	link_pause(c->link);
-	exchange_refuse(x, why(c->r.state == READ_HEAD ? WHY_HEAD_TIMEOUT : WHY_REQUEST_IDLE), NULL);
+	exchange_refuse(x, why(c->r.state == READ_HEAD ? WHY_HEAD_TIMEOUT : WHY_REQUEST_IDLE),
+			NULL);
 }
 
 static void on_alarm(struct alarm *a)
@@ -698,9 +717,9 @@ static void dump_conn(const struct conn *conn, int fd)
 	const struct h1_conn *c = container_of(conn, struct h1_conn, c);
 
 	dprintf(fd, "  h1 conn %llx state %u requests %llu reading %u in %llu out %llu%s%s%s\n",
-		(unsigned long long)c->c.id, c->c.state, (unsigned long long)c->c.requests, c->r.state,
-		(unsigned long long)c->r.in.bytes, (unsigned long long)c->w.out.bytes, c->eof ? " eof" : "",
-		c->broken ? " broken" : "", c->paused ? " paused" : "");
+		(unsigned long long)c->c.id, c->c.state, (unsigned long long)c->c.requests,
+		c->r.state, (unsigned long long)c->r.in.bytes, (unsigned long long)c->w.out.bytes,
+		c->eof ? " eof" : "", c->broken ? " broken" : "", c->paused ? " paused" : "");
 }
 
 static void dump_end(const struct end *e, int fd)

@@ -1,8 +1,8 @@
-/* h1_writer.c -- puts an HTTP/1 message together: the head written anew, then the body's spans as they were received, with chunk
- * framing where the length is not known.
+/* h1_writer.c -- puts an HTTP/1 message together: the head written anew, then the body's spans as
+ * they were received, with chunk framing where the length is not known.
  *
  *   out: [head][body span][body span]            a known length
- *   out: [head][1a4\r\n][span][span][\r\n]…[0\r\n trailers \r\n]  */
+ *   out: [head][1a4\r\n][span][span][\r\n]…[0\r\n trailers \r\n] */
 #include "wire/priv.h"
 
 void h1_writer_init(struct h1_writer *w)
@@ -36,7 +36,8 @@ bool h1_writer_put(struct h1_writer *w, struct seg **seg, uint32_t n)
 	return bufq_put_seg(&w->out, seg, 0, n);
 }
 
-/* A body that is small next to the head goes into the head's block: one piece to send, and the copy is cheaper than a second iovec. */
+/* A body that is small next to the head goes into the head's block: one piece to send, and the copy
+ * is cheaper than a second iovec. */
 #define TUCK_MAX 2048u
 static bool tuck(struct h1_writer *w, struct loop *l, struct bufq *body)
 {
