@@ -1,7 +1,7 @@
 /* exchange.c -- the driver: runs the steps of an exchange and calls its ends.
  *
- *   wake ──► task (run queue) ──► drive:  ends that are due: on_cut | on_data, on_room  ┐ until nothing
- *                                         the step at hand, and the next ones           ┘ is due
+ *   wake ──► task (run queue) ──► drive:  ends that are due: on_cut | on_data, on_room  ┐ while
+ *                                         the step at hand, and the next ones           ┘ due
  *                                         STEP_DONE: freed
  *
  *   refuse:  up (if there) hears on_cut and leaves ─► step = answer (the page)

@@ -1,7 +1,7 @@
 /* tunnel.c -- CONNECT: dials the target, answers 200 without a body, then gives its link away (RFC
  * 9110 §9.3.6).
  *
- *   tunnel_begin ──► dial ── connected ──► rsp head 200, x->tunnel ──► the flow step: both to relay/
+ *   tunnel_begin ──► dial ── connected ──► rsp head 200, x->tunnel ──► flow step: both to relay/
  *                         └─ failed ────► end_fail(why): an error page; it stays HTTP */
 #include "origin/priv.h"
 

@@ -3,7 +3,7 @@
  *   link bytes ─► reader ─► req pipe    one request at a time; what is pipelined behind it waits in
  *   link bytes ◄─ writer ◄─ rsp pipe    reader.in (over PIPE_HIGH the link is paused)
  *
- *   NEW/IDLE ── first byte: exchange_new ──► ACTIVE ── answer out, request read ──► IDLE, or the next
+ *   NEW/IDLE ── first byte: exchange_new ──► ACTIVE ── answer out, request in ──► IDLE, or the next
  *                                              └── close, cut, lingering close ──► CLOSING
  *
  * What ends it: the peer's FIN while idle, keep_alive, an answer that said close, any doubt about
