@@ -436,8 +436,8 @@ static enum drained drain_once(struct log_sink *s)
 static void tell_failure(struct log_sink *s, int error)
 {
 	if (error && !s->told)
-		log_say(LOG_ERROR, "log %s: %s: its lines are lost until it can be written again", s->name,
-			strerror(error));
+		log_say(LOG_ERROR, "log %s: %s: its lines are lost until it can be written again",
+			s->name, strerror(error));
 	else if (!error && s->told)
 		log_say(LOG_INFO, "log %s: is written again", s->name);
 	s->told = error != 0;

@@ -6,7 +6,7 @@
  *   log writer     base/log.c
  *
  *   drain:  readiness ─ delay ─► stop accepting, close idle ones ─ deadline ─► cut what still runs
- * *                                └──── all ended ─────────────────────────────► exit 0 (cut: 3) */
+ *                                └──── all ended ────────────────────────────► exit 0 (cut: 3) */
 #include "ops/admin.h"
 #include "ops/gauges.h"
 #include "ops/ops.h"

@@ -222,9 +222,12 @@ static const struct site_conf *by_wildcard(const struct host_table *t, struct st
 
 const struct site_conf *host_match(const struct host_table *t, struct str host)
 {
-	const struct site_conf *site = host.n ? get_host(t, host) : NULL;
+	const struct site_conf *site = NULL;
 
-	if (!site && t->wildcards && host.n && host.p[0] != '.')
-		site = by_wildcard(t, host);
+	if (host.n && host.p[0] != '.') { /* a dot in front is how wildcards are kept */
+		site = get_host(t, host);
+		if (!site && t->wildcards)
+			site = by_wildcard(t, host);
+	}
 	return site ? site : t->fallback;
 }
