@@ -74,9 +74,40 @@ static void test_real_pools(void **state)
 	seg_pool_close(&p);
 	seg_pool_init(&p, "large", SEG_LARGE_BLOCK, NULL);
 	s = seg_get(&p);
-	assert_int_equal(s->cap, 65504);
+	assert_int_equal(s->cap, 69600);
 	assert_int_equal(p.slab.n_total, 1);
 	seg_drop(&s);
+	seg_pool_close(&p);
+}
+
+/* Many segs with a few bytes each become few full ones; one that is more than half full stays. */
+static void test_small_pieces_are_gathered(void **state)
+{
+	struct seg_pool p;
+	struct bufq q;
+
+	(void)state;
+	seg_pool_init(&p, "small", SEG_SMALL_BLOCK, NULL);
+	bufq_init(&q, 0);
+	for (int i = 0; i < 4064; i++) {
+		struct seg *s = seg_get(&p);
+
+		s->data[0] = (uint8_t)i;
+		s->used = 1;
+		assert_true(bufq_put_seg(&q, &s, 0, 1));
+	}
+	assert_int_equal(q.bytes, 4064);
+	assert_int_equal(q.n_spans, 1);
+	assert_int_equal(p.slab.n_live, 1);
+	assert_int_equal(bufq_front(&q).p[4063], (char)(4063 & 0xff));
+	for (int i = 0; i < 2; i++) {
+		struct seg *s = seg_get(&p);
+
+		s->used = 2033;
+		assert_true(bufq_put_seg(&q, &s, 0, 2033));
+	}
+	assert_int_equal(q.n_spans, 3);
+	bufq_free(&q);
 	seg_pool_close(&p);
 }
 
@@ -483,12 +514,19 @@ static void test_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seg),       cmocka_unit_test(test_real_pools),
-		cmocka_unit_test(test_marks),     cmocka_unit_test(test_put_seg),
-		cmocka_unit_test(test_copy),      cmocka_unit_test(test_copy_refused),
-		cmocka_unit_test(test_shared),    cmocka_unit_test(test_move),
-		cmocka_unit_test(test_front_iov), cmocka_unit_test(test_ring_memory),
-		cmocka_unit_test(test_dump),      cmocka_unit_test(test_model),
+		cmocka_unit_test(test_seg),
+		cmocka_unit_test(test_real_pools),
+		cmocka_unit_test(test_small_pieces_are_gathered),
+		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_put_seg),
+		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_copy_refused),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_move),
+		cmocka_unit_test(test_front_iov),
+		cmocka_unit_test(test_ring_memory),
+		cmocka_unit_test(test_dump),
+		cmocka_unit_test(test_model),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
