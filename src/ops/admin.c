@@ -21,9 +21,9 @@
 #define ADMIN_CONNS 64u
 #define HEAD_MAX    (16u * 1024)
 #define REPLY_HEAD  512u
-#define HEAD_MS	    10000u
+#define HEAD_MS     10000u
 #define ANSWER_MS   30000u
-#define IDLE_MS	    30000u
+#define IDLE_MS     30000u
 
 #define ADMIN_MAGIC 0xad317000u
 struct admin {
@@ -91,13 +91,15 @@ static void on_late(struct alarm *a)
 struct reply {
 	unsigned status;
 	struct str type, body;
-	char *owned;	   /* malloc'd body */
+	char *owned;       /* malloc'd body */
 	const char *field; /* one more field line, with its end */
 };
 
 static struct reply plain(unsigned status, struct str body)
 {
-	return (struct reply){ .status = status, .type = STR("text/plain; charset=utf-8"), .body = body };
+	return (struct reply){ .status = status,
+			       .type = STR("text/plain; charset=utf-8"),
+			       .body = body };
 }
 
 /* Head and body in one block that goes when the kernel has let go of it. */
@@ -131,11 +133,13 @@ static void write_head(struct out *o, struct admin_conn *c, const struct reply *
 	out_str(o, loop_http_date(c->admin->loop));
 	out_lit(o, "\r\nContent-Type: ");
 	out_str(o, r->type);
-	out_lit(o, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nContent-Length: ");
+	out_lit(o,
+		"\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nContent-Length: ");
 	out_u64(o, r->body.n);
 	out_lit(o, "\r\n");
 	out_str(o, str_of(r->field));
-	out_str(o, c->close_after ? STR("Connection: close\r\n\r\n") : STR("Connection: keep-alive\r\n\r\n"));
+	out_str(o, c->close_after ? STR("Connection: close\r\n\r\n")
+				  : STR("Connection: keep-alive\r\n\r\n"));
 }
 
 static struct reply_bytes *reply_bytes(struct admin_conn *c, const struct reply *r, bool head_only)
@@ -243,7 +247,8 @@ static bool host_is_ours(const struct head *h)
 {
 	struct addr ignored;
 
-	return !h->host.n || addr_parse_ip(h->host, 0, &ignored) || !memchr(h->host.p, '.', h->host.n);
+	return !h->host.n || addr_parse_ip(h->host, 0, &ignored) ||
+	       !memchr(h->host.p, '.', h->host.n);
 }
 
 static bool from_a_page(const struct head *h)
@@ -252,7 +257,8 @@ static bool from_a_page(const struct head *h)
 
 	if (head_find(h, HDR_ORIGIN))
 		return true;
-	return f && !str_ieq(field_value(f), STR("none")) && !str_ieq(field_value(f), STR("same-origin"));
+	return f && !str_ieq(field_value(f), STR("none")) &&
+	       !str_ieq(field_value(f), STR("same-origin"));
 }
 
 /* 200: may. */
@@ -298,7 +304,7 @@ static struct reply decide(struct admin *a, const struct head *h)
 
 static void refuse(struct admin_conn *c, int err)
 {
-	const struct why *cause = why(h1_error_why((enum h1_error)-err));
+	const struct why *cause = why(h1_error_why((enum h1_error) - err));
 	struct reply r = plain(cause->status, str_of(cause->text));
 
 	c->close_after = true;
@@ -444,12 +450,15 @@ static bool allowed(const struct admin_conf *conf, const struct addr *peer)
 	char text[64] = "";
 	struct out o;
 
-	if (peer->u.sa.sa_family == AF_UNIX || access_from(conf->allow_from, conf->n_allow_from, peer))
+	if (peer->u.sa.sa_family == AF_UNIX ||
+	    access_from(conf->allow_from, conf->n_allow_from, peer))
 		return true;
 	out_init(&o, text, sizeof(text) - 1);
 	addr_ip_out(&o, peer);
 	*o.p = '\0';
-	log_say(LOG_WARN, "admin port: closed a connection of %s, which admin.allow_from does not name", text);
+	log_say(LOG_WARN,
+		"admin port: closed a connection of %s, which admin.allow_from does not name",
+		text);
 	return false;
 }
 
@@ -494,7 +503,8 @@ static const struct acceptor_ops acceptor_ops = { .on_accept = on_accept, .may =
 
 /* --- life --- */
 
-struct admin *admin_open(struct loop *l, const struct admin_conf *conf, int fd, bool shared, struct service_shared *s)
+struct admin *admin_open(struct loop *l, const struct admin_conf *conf, int fd, bool shared,
+			 struct service_shared *s)
 {
 	struct admin *a = calloc(1, sizeof(*a));
 

@@ -20,7 +20,14 @@
 #define LINE_ROOM 16384u
 #define MARK      STR("\xe2\x80\xa6") /* … */
 /* Bytes of a text, escaped, without its mark: 14,176 in all, which leaves 2,208 for the rest. */
-enum { NAME_ROOM = 256, METHOD_ROOM = 64, SCHEME_ROOM = 32, HOST_ROOM = 512, FIELD_ROOM = 2048, TARGET_ROOM = 8192 };
+enum {
+	NAME_ROOM = 256,
+	METHOD_ROOM = 64,
+	SCHEME_ROOM = 32,
+	HOST_ROOM = 512,
+	FIELD_ROOM = 2048,
+	TARGET_ROOM = 8192
+};
 /* A byte becomes six at most; lines whose texts have no more than FEW_TEXT take a small room. */
 enum { ESCAPED = 6, FEW_TEXT = 480, FEW_ROOM = 4096 };
 
@@ -149,7 +156,8 @@ static void take_facts(struct line *l, const struct exchange *x)
 	l->address = f->address.len ? &f->address : NULL;
 }
 
-static void take_exchange(struct line *l, const struct exchange *x, const struct access_names *names)
+static void take_exchange(struct line *l, const struct exchange *x,
+			  const struct access_names *names)
 {
 	memset(l, 0, sizeof(*l));
 	take_facts(l, x);
@@ -289,7 +297,8 @@ static inline void put_hex8(char *p, uint32_t v)
 	x = (x << 16 | x) & 0x0000ffff0000ffff;
 	x = (x << 8 | x) & 0x00ff00ff00ff00ff;
 	x = (x << 4 | x) & 0x0f0f0f0f0f0f0f0f;
-	x += 0x3030303030303030 + ((x + 0x0606060606060606) >> 4 & 0x0101010101010101) * ('a' - '0' - 10);
+	x += 0x3030303030303030 +
+	     ((x + 0x0606060606060606) >> 4 & 0x0101010101010101) * ('a' - '0' - 10);
 	x = htobe64(x);
 	memcpy(p, &x, sizeof(x));
 }
@@ -349,8 +358,8 @@ static inline bool all_clean(uint64_t a, uint64_t b)
 {
 	uint64_t low = ((a - EACH(0x20)) & ~a) | ((b - EACH(0x20)) & ~b);
 
-	return !(((a | b | low) & EACH(0x80)) | has(a, '"') | has(b, '"') | has(a, '\\') | has(b, '\\') |
-		 has(a, 0x7f) | has(b, 0x7f));
+	return !(((a | b | low) & EACH(0x80)) | has(a, '"') | has(b, '"') | has(a, '\\') |
+		 has(b, '\\') | has(a, 0x7f) | has(b, 0x7f));
 }
 #endif
 
@@ -482,15 +491,15 @@ static inline char *put_addr(char *p, const struct addr *a, bool port)
 /* --- JSON --- */
 
 #define NUMBER(p, name, v) put_u64(LIT(p, ",\"" name "\":"), v)
-#define MS(p, name, us)	   put_ms(LIT(p, ",\"" name "\":"), us)
+#define MS(p, name, us)    put_ms(LIT(p, ",\"" name "\":"), us)
 #define BOOL(p, name, v)   ((v) ? LIT(p, ",\"" name "\":true") : LIT(p, ",\"" name "\":false"))
-#define TEXT(p, name, s, room)                                    \
-	do {                                                      \
-		if ((s).n) {                                      \
-			p = LIT(p, ",\"" name "\":\"");           \
-			p = put_text(p, (s), (room));             \
-			*p++ = '"';                               \
-		}                                                 \
+#define TEXT(p, name, s, room)                          \
+	do {                                            \
+		if ((s).n) {                            \
+			p = LIT(p, ",\"" name "\":\""); \
+			p = put_text(p, (s), (room));   \
+			*p++ = '"';                     \
+		}                                       \
 	} while (0)
 
 static struct str proto_text(const struct line *l)
@@ -696,7 +705,8 @@ static void write_line(struct log_ring *r, const struct access_log_conf *conf, s
 	log_ring_commit(r, out_len(&o));
 }
 
-void access_log_exchange(struct log_ring *r, const struct access_log_conf *conf, const struct exchange *x, const struct access_names *names)
+void access_log_exchange(struct log_ring *r, const struct access_log_conf *conf,
+			 const struct exchange *x, const struct access_names *names)
 {
 	struct line l;
 
@@ -705,7 +715,8 @@ void access_log_exchange(struct log_ring *r, const struct access_log_conf *conf,
 	write_line(r, conf, &l);
 }
 
-void access_log_refused(struct log_ring *r, const struct access_log_conf *conf, const struct access_refused *f)
+void access_log_refused(struct log_ring *r, const struct access_log_conf *conf,
+			const struct access_refused *f)
 {
 	struct line l = { .kind = LOG_KIND_REFUSED,
 			  .wall_us = f->wall_us,
@@ -875,7 +886,8 @@ static void unpack(struct line *l, const struct access_record *rec)
 	unpack_texts(l, rec);
 }
 
-void access_log_record(struct log_ring *r, const struct access_log_conf *conf, struct access_record **recp, const struct access_end *end)
+void access_log_record(struct log_ring *r, const struct access_log_conf *conf,
+		       struct access_record **recp, const struct access_end *end)
 {
 	struct access_record *rec = *recp;
 	struct addr peer, client, address;

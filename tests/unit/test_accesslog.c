@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define LINE_MOST 16384u
-#define RING	  (1u << 16)
+#define RING      (1u << 16)
 
 static char text[1 << 20];
 
@@ -76,10 +76,16 @@ static int setup(void **state)
 	assert_non_null(d->loop);
 	d->x.loop = d->loop;
 	fill_exchange(&d->x);
-	d->head = (struct head){ .method = METHOD_GET, .version = 11, .method_text = STR("GET"),
-				 .host = STR("www.example.com"), .target = STR("/a/b?c=d"), .fields = d->fields };
+	d->head = (struct head){ .method = METHOD_GET,
+				 .version = 11,
+				 .method_text = STR("GET"),
+				 .host = STR("www.example.com"),
+				 .target = STR("/a/b?c=d"),
+				 .fields = d->fields };
 	d->x.req.head = &d->head;
-	d->names = (struct access_names){ .listener = STR("public"), .site = STR("shop"), .route = STR("rest") };
+	d->names = (struct access_names){ .listener = STR("public"),
+					  .site = STR("shop"),
+					  .route = STR("rest") };
 	d->conf = (struct access_log_conf){ .format = ACCESS_JSON, .query = true };
 	d->fd = mkstemp(name);
 	assert_true(d->fd >= 0);
@@ -200,14 +206,20 @@ static void combined(void **state)
 	struct desk *d = *state;
 
 	d->conf.format = ACCESS_COMBINED;
-	assert_string_equal(line_of(d), "2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"GET /a/b?c=d HTTP/1.1\" 200 "
-					"5432 \"-\" \"-\"\n");
+	assert_string_equal(
+		line_of(d),
+		"2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"GET /a/b?c=d HTTP/1.1\" 200 "
+		"5432 \"-\" \"-\"\n");
 	add_field(d, HDR_USER_AGENT, STR("a\"b\\c\x1b\xff"));
 	add_field(d, HDR_REFERER, STR("http://r.example/"));
-	assert_string_equal(line_of(d), "2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"GET /a/b?c=d HTTP/1.1\" 200 "
-					"5432 \"http://r.example/\" \"a\\\"b\\\\c\\x1b\\xff\"\n");
+	assert_string_equal(
+		line_of(d),
+		"2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"GET /a/b?c=d HTTP/1.1\" 200 "
+		"5432 \"http://r.example/\" \"a\\\"b\\\\c\\x1b\\xff\"\n");
 	d->x.req.head = NULL;
-	assert_string_equal(line_of(d), "2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"-\" 200 5432 \"-\" \"-\"\n");
+	assert_string_equal(
+		line_of(d),
+		"2001:db8::1 - - [30/Nov/2026:18:00:00 +0000] \"-\" 200 5432 \"-\" \"-\"\n");
 }
 
 static void texts_are_escaped(void **state)
@@ -260,8 +272,10 @@ static void query_hidden(void **state)
 
 static void no_credentials(void **state)
 {
-	static const struct str targets[] = { STR("http://user:s3cret@h.example/x"), STR("user:s3cret@h.example:443"),
-					      STR("http://a@b:s3cret@h.example"), STR("HTTP://s3cret@h.example?x@y") };
+	static const struct str targets[] = { STR("http://user:s3cret@h.example/x"),
+					      STR("user:s3cret@h.example:443"),
+					      STR("http://a@b:s3cret@h.example"),
+					      STR("HTTP://s3cret@h.example?x@y") };
 	struct desk *d = *state;
 
 	add_field(d, HDR_REFERER, STR("https://user:s3cret@r.example/?a@b"));
@@ -313,11 +327,20 @@ static void worst_line_fits(void **state)
 	static const char chars[] = { 'a', '\x01', '"', '\xff' };
 	struct desk *d = *state;
 
-	d->x.facts.address = d->x.peer = d->x.client = ip("2001:db8:1111:2222:3333:4444:5555:6666", 65535);
-	d->x.facts = (struct exchange_facts){ .wall_us = 1796061600000001, .resolve_us = UINT64_MAX, .queue_us = UINT64_MAX,
-					      .connect_us = UINT64_MAX, .first_byte_us = UINT64_MAX, .end_us = UINT64_MAX,
-					      .bytes_in = UINT64_MAX, .bytes_out = UINT64_MAX, .status = 65535,
-					      .upstream_status = 65535, .attempts = 65535, .address = d->x.peer,
+	d->x.facts.address = d->x.peer = d->x.client =
+		ip("2001:db8:1111:2222:3333:4444:5555:6666", 65535);
+	d->x.facts = (struct exchange_facts){ .wall_us = 1796061600000001,
+					      .resolve_us = UINT64_MAX,
+					      .queue_us = UINT64_MAX,
+					      .connect_us = UINT64_MAX,
+					      .first_byte_us = UINT64_MAX,
+					      .end_us = UINT64_MAX,
+					      .bytes_in = UINT64_MAX,
+					      .bytes_out = UINT64_MAX,
+					      .status = 65535,
+					      .upstream_status = 65535,
+					      .attempts = 65535,
+					      .address = d->x.peer,
 					      .detail = "a_detail_that_is_quite_long" };
 	d->x.why = why(WHY_BAD_REQUEST);
 	d->head.port = 65535;
@@ -346,7 +369,8 @@ static void few_texts_fit(void **state)
 
 	d->names = (struct access_names){ 0 };
 	d->x.facts.upstream = d->x.facts.server = NULL;
-	d->x.client = d->x.peer = d->x.facts.address = ip("2001:db8:1111:2222:3333:4444:5555:6666", 65535);
+	d->x.client = d->x.peer = d->x.facts.address =
+		ip("2001:db8:1111:2222:3333:4444:5555:6666", 65535);
 	d->head.method_text = d->head.scheme = d->head.host = STR_NONE;
 	d->head.target = many('\xff', 480);
 	assert_has(line_of(d), "\\ufffd\",\"status\"");
@@ -367,8 +391,12 @@ static void full_ring_drops(void **state)
 static void refused(void **state)
 {
 	struct desk *d = *state;
-	struct access_refused r = { .wall_us = 1796061600123456, .conn_id = 10, .shard = 3, .peer = &d->x.peer,
-				    .why = why(WHY_CLIENT_DENIED), .listener = STR("egress") };
+	struct access_refused r = { .wall_us = 1796061600123456,
+				    .conn_id = 10,
+				    .shard = 3,
+				    .peer = &d->x.peer,
+				    .why = why(WHY_CLIENT_DENIED),
+				    .listener = STR("egress") };
 
 	access_log_refused(d->ring, &d->conf, &r);
 	assert_string_equal(
@@ -380,15 +408,21 @@ static void refused(void **state)
 		"\"complete\":false,\"reason\":\"client_denied\"}\n");
 	d->conf.format = ACCESS_COMBINED;
 	access_log_refused(d->ring, &d->conf, &r);
-	assert_string_equal(lines(d), "192.0.2.7 - - [30/Nov/2026:18:00:00 +0000] \"-\" 403 0 \"-\" \"-\"\n");
+	assert_string_equal(lines(d),
+			    "192.0.2.7 - - [30/Nov/2026:18:00:00 +0000] \"-\" 403 0 \"-\" \"-\"\n");
 }
 
 static struct access_record *packed_connect(struct desk *d)
 {
 	struct access_record *rec;
 
-	d->head = (struct head){ .method = METHOD_CONNECT, .version = 11, .method_text = STR("CONNECT"),
-				 .host = STR("h.example"), .port = 443, .target = STR("h.example:443"), .fields = d->fields };
+	d->head = (struct head){ .method = METHOD_CONNECT,
+				 .version = 11,
+				 .method_text = STR("CONNECT"),
+				 .host = STR("h.example"),
+				 .port = 443,
+				 .target = STR("h.example:443"),
+				 .fields = d->fields };
 	add_field(d, HDR_USER_AGENT, STR("ssh"));
 	d->names = (struct access_names){ .listener = STR("egress") };
 	d->x.facts.upstream = d->x.facts.server = NULL;
@@ -405,7 +439,10 @@ static void tunnel(void **state)
 {
 	struct desk *d = *state;
 	struct access_record *rec = packed_connect(d);
-	struct access_end end = { .why = why(WHY_TUNNEL_IDLE), .bytes_in = 80, .bytes_out = 1000000, .end_us = 61000000 };
+	struct access_end end = { .why = why(WHY_TUNNEL_IDLE),
+				  .bytes_in = 80,
+				  .bytes_out = 1000000,
+				  .end_us = 61000000 };
 
 	access_log_record(d->ring, &d->conf, &rec, &end);
 	assert_null(rec);

@@ -97,7 +97,8 @@ static const char *get(struct port *p, const char *path, const char *fields)
 	static char request[4096];
 	int fd = rig_connect(p->number);
 
-	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, fields);
+	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path,
+		 fields);
 	ask(p, fd, request);
 	close(fd);
 	return got;
@@ -115,9 +116,11 @@ static void wait_closed(struct port *p, int fd)
 	close(fd);
 }
 
-#define STATUS(answer, line) assert_int_equal(strncmp(answer, "HTTP/1.1 " line "\r\n", strlen("HTTP/1.1 " line "\r\n")), 0)
-#define HAS(answer, part)    assert_non_null(strstr(answer, part))
-#define HASNT(answer, part)  assert_null(strstr(answer, part))
+#define STATUS(answer, line) \
+	assert_int_equal(    \
+		strncmp(answer, "HTTP/1.1 " line "\r\n", strlen("HTTP/1.1 " line "\r\n")), 0)
+#define HAS(answer, part)   assert_non_null(strstr(answer, part))
+#define HASNT(answer, part) assert_null(strstr(answer, part))
 
 /* --- tests --- */
 
@@ -141,9 +144,11 @@ static void answers(void **state)
 	STATUS(ask(&p, fd, "HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), "200 OK");
 	HAS(got, "Content-Length: 3\r\n");
 	STATUS(ask(&p, fd, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"), "404 Not Found");
-	STATUS(ask(&p, fd, "DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), "405 Method Not Allowed");
+	STATUS(ask(&p, fd, "DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	       "405 Method Not Allowed");
 	HAS(got, "Allow: GET, HEAD\r\n");
-	STATUS(ask(&p, fd, "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), "200 OK");
+	STATUS(ask(&p, fd, "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+	       "200 OK");
 	HAS(got, "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n");
 	HAS(got, "Connection: close\r\n");
 	HAS(got, "\n# TYPE ");
@@ -184,14 +189,17 @@ static void token(void **state)
 	HASNT(got, "s3cret");
 	STATUS(get(&p, "/metrics", "Authorization: bearer s3cret\r\n"), "200 OK");
 	/* whoever has the token may have any name */
-	STATUS(get(&p, "/metrics", "Authorization: Bearer s3cret\r\nOrigin: http://a.example\r\n"), "200 OK");
+	STATUS(get(&p, "/metrics", "Authorization: Bearer s3cret\r\nOrigin: http://a.example\r\n"),
+	       "200 OK");
 	port_close(&p);
 }
 
 static void pages_of_others(void **state)
 {
-	static const char *const ours[] = { "localhost:9090", "127.0.0.1:9090", "[::1]:9090", "culvert", "10.0.0.5" };
-	static const char *const foreign[] = { "evil.example:9090", "127.0.0.1.evil.example", "localhost.evil.example" };
+	static const char *const ours[] = { "localhost:9090", "127.0.0.1:9090", "[::1]:9090",
+					    "culvert", "10.0.0.5" };
+	static const char *const foreign[] = { "evil.example:9090", "127.0.0.1.evil.example",
+					       "localhost.evil.example" };
 	RIG(r, state);
 	struct port p;
 	char request[256];
@@ -200,11 +208,13 @@ static void pages_of_others(void **state)
 	port_open(&p, r, &no_token);
 	fd = rig_connect(p.number);
 	for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
-		snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", ours[i]);
+		snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n",
+			 ours[i]);
 		STATUS(ask(&p, fd, request), "200 OK");
 	}
 	for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
-		snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", foreign[i]);
+		snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n",
+			 foreign[i]);
 		STATUS(ask(&p, fd, request), "403 Forbidden");
 		HASNT(got, "culvert_");
 	}
@@ -237,8 +247,9 @@ static void allow_from(void **state)
 
 static void pipelined_and_in_pieces(void **state)
 {
-	static const char both[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1\r\nHost: x\r\n"
-				   "Connection: close\r\n\r\n";
+	static const char both[] =
+		"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1\r\nHost: x\r\n"
+		"Connection: close\r\n\r\n";
 	RIG(r, state);
 	struct port p;
 	int fd;
@@ -302,7 +313,8 @@ static void refused(void **state)
 	STATUS(ask_last(&p, "GET /healthz HTTP/1.1\nHost: x\n\n"), "400 Bad Request");
 	HAS(got, "Connection: close\r\n");
 	STATUS(ask_last(&p, "GET /healthz HTTP/1.1\r\n\r\n"), "400 Bad Request");
-	STATUS(ask_last(&p, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"), "405 Method Not Allowed");
+	STATUS(ask_last(&p, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"),
+	       "405 Method Not Allowed");
 	HAS(got, "Connection: close\r\n");
 	memset(long_head, 'a', sizeof(long_head) - 1);
 	memcpy(long_head, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: ", 35);
@@ -367,7 +379,11 @@ static void gauges(void **state)
 {
 	RIG(r, state);
 	struct log_sink *sinks[] = { log_sink_new("stdout", -1), log_sink_new("./a.log", -1) };
-	struct gauges_params g = { .version = "1.2.3", .io = "epoll", .sinks = sinks, .n_sinks = 2, .n_shards = 1 };
+	struct gauges_params g = { .version = "1.2.3",
+				   .io = "epoll",
+				   .sinks = sinks,
+				   .n_sinks = 2,
+				   .n_shards = 1 };
 	char text[128];
 	struct port p;
 
@@ -395,17 +411,10 @@ static void gauges(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RIG_TEST(answers),
-		RIG_TEST(http10),
-		RIG_TEST(token),
-		RIG_TEST(pages_of_others),
-		RIG_TEST(allow_from),
-		RIG_TEST(pipelined_and_in_pieces),
-		RIG_TEST(half_closed),
-		RIG_TEST(refused),
-		RIG_TEST(more_than_there_are),
-		RIG_TEST(no_memory_left),
-		RIG_TEST(gauges),
+		RIG_TEST(answers),         RIG_TEST(http10),     RIG_TEST(token),
+		RIG_TEST(pages_of_others), RIG_TEST(allow_from), RIG_TEST(pipelined_and_in_pieces),
+		RIG_TEST(half_closed),     RIG_TEST(refused),    RIG_TEST(more_than_there_are),
+		RIG_TEST(no_memory_left),  RIG_TEST(gauges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
