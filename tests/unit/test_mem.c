@@ -230,10 +230,11 @@ static void test_arena(void **state)
 	assert_int_equal(b.used, base); /* all of it was in the first block */
 	memset(p, 1, ARENA_FIRST - 16);
 	p = arena_alloc(&a, 1);
-	assert_int_equal(b.used, base + 2048);
+	assert_int_equal(b.used, base + 2 * ARENA_FIRST);
 	q = arena_alloc(&a, 100000); /* a block of its own */
 	memset(q, 1, 100000);
-	assert_in_range(b.used, base + 102048, base + 102048 + 64);
+	assert_in_range(b.used, base + 100000 + 2 * ARENA_FIRST,
+			base + 100000 + 2 * ARENA_FIRST + 64);
 	assert_ptr_equal(arena_alloc(&a, 1), p + 8); /* and the other goes on */
 	arena_free(&a);
 	assert_int_equal(b.used, base);
@@ -249,7 +250,7 @@ static void test_arena(void **state)
 static void test_arena_doubles(void **state)
 {
 	struct budget b = { .max = 64 << 20 };
-	uint64_t want = 65536, size = 1024;
+	uint64_t want = 65536 / ARENA_FIRST * ARENA_FIRST, size = ARENA_FIRST;
 	struct slab home;
 	struct arena a;
 
@@ -273,7 +274,7 @@ static void test_arena_doubles(void **state)
 
 static void test_arena_refused(void **state)
 {
-	struct budget b = { .max = 65536 + 2048 };
+	struct budget b = { .max = 65536 + 2 * ARENA_FIRST };
 	struct slab home;
 	struct arena a, second;
 
@@ -281,14 +282,14 @@ static void test_arena_refused(void **state)
 	slab_init(&home, "arena", ARENA_FIRST, &b);
 	arena_init(&a, &home);
 	arena_init(&second, &home);
-	assert_null(arena_alloc(&a, 3000));
-	assert_non_null(arena_alloc(&a, 1024));
-	assert_non_null(arena_alloc(&a, 1024));
-	assert_null(arena_alloc(&a, 1024));
-	assert_non_null(arena_alloc(&a, 1000)); /* what is left is still good */
+	assert_null(arena_alloc(&a, 3 * ARENA_FIRST));
+	assert_non_null(arena_alloc(&a, ARENA_FIRST));
+	assert_non_null(arena_alloc(&a, ARENA_FIRST));
+	assert_null(arena_alloc(&a, ARENA_FIRST));
+	assert_non_null(arena_alloc(&a, ARENA_FIRST - 24)); /* what is left is still good */
 	assert_non_null(arena_alloc(&second, 8));
 	b.max = 0;
-	assert_null(arena_str(&second, (struct str){ .p = (char[2000]){ 0 }, .n = 2000 }).p);
+	assert_null(arena_str(&second, (struct str){ .p = (char[3000]){ 0 }, .n = 3000 }).p);
 	arena_free(&a);
 	arena_free(&second);
 	slab_close(&home);
