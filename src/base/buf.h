@@ -19,7 +19,7 @@
 
 #define SEG_MAGIC 0x5e65e65eu
 enum seg_class { SEG_SMALL = 0, SEG_LARGE = 1, SEG_CLASSES = 2 };
-#define SEG_SMALL_BLOCK 4096u /* whole block, header included */
+#define SEG_SMALL_BLOCK 4096u            /* whole block, header included */
 #define SEG_LARGE_BLOCK (65536u + 4096u) /* a head of 64 KiB and what is added to it fit */
 
 struct seg_pool;

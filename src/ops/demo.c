@@ -42,7 +42,8 @@ static const char template[] =
 	"drain: { delay: 0s, deadline: 5s }\n"
 	"admin: { bind: \"127.0.0.1:9090\" }\n";
 
-static const char hints[] = "culvert demo: two proxies, three small origins, one admin port. Try:\n"
+static const char hints[] =
+	"culvert demo: two proxies, three small origins, one admin port. Try:\n"
 	"  curl http://127.0.0.1:8080/                               reverse: balanced over the origins\n"
 	"  curl http://127.0.0.1:8080/ping                           an answer of culvert's own\n"
 	"  curl -x http://127.0.0.1:3128 http://127.0.0.1:%u/     forward, absolute-form\n"
