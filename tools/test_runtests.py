@@ -104,7 +104,9 @@ def late():
 def test_e(late): pass
 """)
     assert numbers(result) == (1, 3, 1)
-    assert result.skipped == [("test_it::test_c", "not here")]
+    (test, reason), = result.skipped    # what stands before the file depends on the checkout
+    assert test.endswith("test_it::test_c")
+    assert reason == "not here"
     shown = capsys.readouterr().out
     assert "the reason" in shown
 
