@@ -419,7 +419,8 @@ static void take_head(struct h1_conn *c, struct exchange *x, struct head *h)
 	h1_reader_body(&c->r, (enum body_kind)h->body, h->length);
 	c->body_since_ms = loop_now_ms(c->c.loop);
 	c->body_paused_ms = 0;
-	c->paused_at_ms = c->body_since_ms; /* a pause that began in the request before counts from here */
+	/* A pause that began in the request before counts from here. */
+	c->paused_at_ms = c->body_since_ms;
 	pipe_head(&x->req, h);
 	if (c->r.state == READ_DONE) {
 		pipe_end(&x->req, NULL);

@@ -48,7 +48,8 @@ def test_n01_target(rig, target):
     assert all(0x20 <= byte < 0x7f for byte in raw), raw
 
 
-@pytest.mark.parametrize("raw", [b"GET /\xff\xfe\x1b HTTP/1.1\r\nHost: x\r\n\r\n", b"\x1b[2J / HTTP/1.1\r\nHost: x\r\n\r\n",
+@pytest.mark.parametrize("raw", [b"GET /\xff\xfe\x1b HTTP/1.1\r\nHost: x\r\n\r\n",
+                                 b"\x1b[2J / HTTP/1.1\r\nHost: x\r\n\r\n",
                                  b"GET / HTTP/1.1\r\nHost: a\"b\r\n\r\n", b"GET / HTTP/1.1\r\nHost: \x1b[2J\r\n\r\n"])
 def test_n01_refused_requests_too(rig, raw):
     client = rig.web()
@@ -383,7 +384,8 @@ def test_n04_many_fields(roomy):
 
 # -- N07: captures and rewrites
 
-@pytest.mark.parametrize("path", ["/old?" + "%25" * 2000, "/old?" + "%" * 3000, "/old?a=%s%n%x$1$&\\1", "/old?" + "q" * 7000,
+@pytest.mark.parametrize("path", ["/old?" + "%25" * 2000, "/old?" + "%" * 3000, "/old?a=%s%n%x$1$&\\1",
+                                  "/old?" + "q" * 7000,
                                   "/old?%0d%0aX:%20y", "/old?"])
 def test_n07_redirect_keeps_the_query(rig, path):
     client, answer = get_of(rig, target=path)
