@@ -182,10 +182,6 @@ static void send_out(struct h1_client *c)
 {
 	struct exchange *x = c->end.x;
 
-	if (c->send_failed) {
-		bufq_drop(&c->w.out, c->w.out.bytes);
-		return;
-	}
 	if (bufq_empty(&c->w.out))
 		return;
 	c->job.result->any_sent = true;
@@ -201,6 +197,8 @@ static void on_request(struct end *e)
 	struct exchange *x = e->x;
 	bool ok = true;
 
+	if (c->send_failed)
+		return;
 	if (!c->head_sent)
 		ok = write_head(c, x->req.head);
 	if (!ok || !h1_writer_move(&c->w, c->loop, &x->req)) {
@@ -208,7 +206,7 @@ static void on_request(struct end *e)
 		return;
 	}
 	send_out(c);
-	if (c->w.done && bufq_empty(&c->w.out) && !c->send_failed)
+	if (c->w.done && bufq_empty(&c->w.out))
 		await_answer(c, x);
 }
 
@@ -222,7 +220,8 @@ static void on_sent(struct link *l, int32_t n)
 		c->send_failed = true;
 		bufq_drop(&c->w.out, c->w.out.bytes);
 		if (x) {
-			pipe_reader_gone(&x->req);
+			if (!pipe_can_rewind(&x->req)) /* else it may yet be sent again */
+				pipe_reader_gone(&x->req);
 			deadlines_push(c->loop, &c->dl, &c->dl.recv_ms, x->timeouts->first_byte);
 		}
 		return;
