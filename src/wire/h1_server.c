@@ -206,6 +206,7 @@ static void answer_is_out(struct h1_conn *c)
 	pump(c);
 }
 
+/* Cut after the head: what was queued is out, or nobody waits for it any more. */
 static void flush_cut(struct h1_conn *c)
 {
 	const struct why *cause = exchange_of(c)->why;
@@ -215,6 +216,17 @@ static void flush_cut(struct h1_conn *c)
 		conn_abort(c, cause);
 	else
 		conn_close(c, cause);
+}
+
+/* The client is gone; a connection that was flushing has nobody to flush to. */
+static void client_is_gone(struct h1_conn *c)
+{
+	if (c->flushing) {
+		c->abort_after = true;
+		flush_cut(c);
+	} else {
+		exchange_cut(exchange_of(c), why(WHY_CLIENT_ABORT));
+	}
 }
 
 /* ---------------------------------------------------------------- answers out */
@@ -361,7 +373,7 @@ static void on_sent(struct link *l, int32_t n)
 
 	must(c->c.magic == CONN_MAGIC && x);
 	if (n < 0) {
-		exchange_cut(x, why(WHY_CLIENT_ABORT));
+		client_is_gone(c);
 		return;
 	}
 	x->facts.bytes_out += (uint32_t)n;
@@ -591,10 +603,8 @@ static void on_eof(struct h1_conn *c)
 
 static void on_broken_link(struct h1_conn *c)
 {
-	struct exchange *x = exchange_of(c);
-
-	if (x)
-		exchange_cut(x, why(WHY_CLIENT_ABORT));
+	if (exchange_of(c))
+		client_is_gone(c);
 	else
 		conn_abort(c, why(WHY_CLIENT_ABORT));
 }
@@ -708,7 +718,9 @@ static void cut(struct conn *conn, const struct why *cause)
 {
 	struct h1_conn *c = container_of(conn, struct h1_conn, c);
 
-	if (exchange_of(c) && !exchange_of(c)->cut)
+	if (c->flushing)
+		client_is_gone(c); /* it had its time */
+	else if (exchange_of(c) && !exchange_of(c)->cut)
 		exchange_cut(exchange_of(c), cause);
 	else if (!exchange_of(c))
 		conn_abort(c, cause);

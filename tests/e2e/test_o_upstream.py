@@ -1155,3 +1155,31 @@ def test_o18_keeps_the_last_good_answer(make_rig):
         server.reset()
         assert rig.get("/").status == 200
     server.close()
+
+
+def test_o04_cut_while_the_client_reads_slowly_and_then_goes(make_rig):
+    """The server dies in mid-body, the rest waits for a slow client, the client goes: the connection ends with it."""
+    rig = make_rig()
+    part = b"x" * (8 * MIB)
+
+    def script(conn):
+        conn.read_request()
+        conn.send(b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n" % (len(part) + 1))
+        conn.sock.settimeout(1)         # it takes nothing more: the client does not read
+        try:
+            conn.sock.sendall(part)
+        except TimeoutError:
+            pass
+        conn.rst()
+    rig.a.on(script)
+    client = rig.web(rcvbuf=16384)
+    client.send(request())
+    client.read_exactly(1)
+    rig.culvert.wait_metric(lambda m: m.value("culvert_upstream_connections", upstream="app", state="active") == 0,
+                            "the server's connection is gone")
+    assert rig.metrics().value("culvert_connections", listener="web", state="active") == 1
+    client.rst()
+    rig.culvert.wait_metric(lambda m: m.value("culvert_connections", listener="web", state="active") == 0,
+                            "the client's connection is gone")
+    entry = rig.log.of(client)
+    assert entry["complete"] is False and entry["reason"] == "http_response_incomplete"
