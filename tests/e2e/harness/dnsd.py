@@ -3,6 +3,7 @@
     dns.a("name.test", "127.0.0.2", ttl=1)          fixed answers of one name
     dns.on("name.test", fn)                         fn(query message) -> response message, or None: silence
     dns.queries                                     (name, type) of every question, in order
+    dns.peer                                        in a rule: who asks (None: by TCP); dns.udp.sendto() answers apart
 
 Without a rule, every name below .test is 127.0.0.1, every other one does not exist.
 """
@@ -25,12 +26,12 @@ def canonical(name):
 
 
 class DnsServer:
-    def __init__(self, host="127.0.0.1"):
+    def __init__(self, host="127.0.0.1", port=None):
         self.host = host
         self.lock = threading.Lock()
         self.reset()
         for _ in range(50):
-            self.port = net.free_port(host)
+            self.port = port or net.free_port(host)
             self.udp = socket.socket(net.family_of(host), socket.SOCK_DGRAM)
             self.tcp = None
             try:
@@ -70,7 +71,8 @@ class DnsServer:
 
     # -- serving
 
-    def handle(self, wire):
+    def handle(self, wire, peer=None):
+        self.peer = peer
         query = dns.message.from_wire(wire)
         question = query.question[0]
         name = canonical(question.name.to_text())
@@ -91,7 +93,7 @@ class DnsServer:
         while True:
             try:
                 wire, peer = self.udp.recvfrom(4096)
-                reply = self.handle(wire)
+                reply = self.handle(wire, peer)
                 if reply is not None:
                     self.udp.sendto(reply, peer)
             except OSError:
