@@ -87,7 +87,7 @@ class DnsServer:
             reply = empty(query, dns.rcode.NXDOMAIN)
         if reply is None or isinstance(reply, bytes):
             return reply
-        return reply.to_wire()
+        return reply.to_wire(max_size=65535)
 
     def serve_udp(self):
         while True:
