@@ -338,7 +338,7 @@ static inline struct op *live_op(struct loop *loop, uint32_t fd, enum slot_col c
 {
 	struct op *op = loop->slots[fd].op[col];
 
-	return op && !(op->back_flags & (OPF_DEFERRED | OPF_READY)) ? op : NULL;
+	return op && !(op->back_flags & (OPF_DEFERRED | OPF_READY | OPF_HELD)) ? op : NULL;
 }
 
 static void on_event(struct loop *loop, const struct epoll_event *ev)

@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-#define OPF_HELD 0x80u
-
 struct held {
 	struct list node;
 	struct op *op;

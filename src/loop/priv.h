@@ -79,8 +79,9 @@ struct fd_slot {
 	uint32_t gen;  /* counts the closes of this number */
 };
 
-/* op->back_flags: the lowest bit is the front's, the others the back end's. */
-enum { OPF_DEFERRED = 1, OPF_BACK = 2 };
+/* op->back_flags: the lowest bit is the front's, the highest the fault decorator's (it keeps the op
+ * back: no back end has it yet), the others the back end's. */
+enum { OPF_DEFERRED = 1, OPF_BACK = 2, OPF_HELD = 0x80 };
 
 struct mailbox {
 	struct mail *_Atomic head; /* newest first; NULL: empty */

@@ -14,6 +14,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+/* After a send has failed: an answer that was on its way is there at once, or there is none. */
+#define LAST_WORDS_MS 1000u
+
 enum client_state { CLIENT_IDLE = 0, CLIENT_BUSY, CLIENT_CLOSING };
 
 #define H1_CLIENT_MAGIC 0xc11e57a1u
@@ -222,7 +225,7 @@ static void on_sent(struct link *l, int32_t n)
 		if (x) {
 			if (!pipe_can_rewind(&x->req)) /* else it may yet be sent again */
 				pipe_reader_gone(&x->req);
-			deadlines_push(c->loop, &c->dl, &c->dl.recv_ms, x->timeouts->first_byte);
+			deadlines_push(c->loop, &c->dl, &c->dl.recv_ms, LAST_WORDS_MS);
 		}
 		return;
 	}
@@ -302,10 +305,10 @@ static bool was_offered(const struct head *req, const struct head *rsp)
 	return false;
 }
 
-/* 101: only when asked, and then both links belong to a tunnel. */
+/* 101: only when asked, and behind the whole request, and then both links belong to a tunnel. */
 static bool take_switch(struct h1_client *c, struct exchange *x, struct head *h)
 {
-	if (!was_offered(x->req.head, h)) {
+	if (link_sending(c->link) || !was_offered(x->req.head, h)) {
 		fail(c, why(WHY_BAD_RESPONSE));
 		return false;
 	}
@@ -490,7 +493,10 @@ static void on_alarm(struct alarm *a)
 
 	if (!passed || !c->end.x)
 		return;
-	fail(c, why(c->got_head ? WHY_RESPONSE_IDLE : WHY_FIRST_BYTE));
+	if (c->send_failed && !c->got_head)
+		fail(c, why(WHY_TERMINATED));
+	else
+		fail(c, why(c->got_head ? WHY_RESPONSE_IDLE : WHY_FIRST_BYTE));
 }
 
 static struct link *detach(struct end *e, struct bufq *unread)
