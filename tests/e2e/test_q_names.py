@@ -425,7 +425,8 @@ def test_q06_one_name_in_any_spelling(quick, spell):
     assert quick.dns.count(host) == asked, "one entry in the cache"
 
 
-@pytest.mark.parametrize("host", ["under_score.test", "_srv.under.test", "xn--bcher-kva.test", "a" * 63 + ".test", "1.2.test",
+@pytest.mark.parametrize("host", ["under_score.test", "_srv.under.test", "xn--bcher-kva.test",
+                                  "a" * 63 + ".test", "1.2.test",
                                   "-dash.test"])
 def test_q06_odd_names_that_are_names(quick, host):
     got, entry = ask(quick, host)
@@ -433,7 +434,8 @@ def test_q06_odd_names_that_are_names(quick, host):
     assert got.status == 400 or quick.dns.count(host) > 0
 
 
-@pytest.mark.parametrize("host", ["a" * 64 + ".test", ".".join(["a" * 63] * 4) + ".test", "a..test", ".test", "bücher.test"])
+@pytest.mark.parametrize("host", ["a" * 64 + ".test", ".".join(["a" * 63] * 4) + ".test", "a..test",
+                                  ".test", "bücher.test"])
 def test_q06_no_names(quick, host):
     """Refused before anybody is asked."""
     client = quick.fwd()

@@ -245,7 +245,8 @@ def test_post_does_not_take_an_old_connection(rig, framing):
     if framing == "length":
         assert client.ask(request("POST", "/", body=b"x")).status == 200
     else:
-        assert client.ask(request("POST", "/", fields=["Transfer-Encoding: chunked"]) + b"1\r\nx\r\n0\r\n\r\n").status == 200
+        chunked = request("POST", "/", fields=["Transfer-Encoding: chunked"]) + b"1\r\nx\r\n0\r\n\r\n"
+        assert client.ask(chunked).status == 200
     assert len(rig.a.conns) == 2
     assert not rig.log.of(client)["reused"]
     time.sleep(2.1)
