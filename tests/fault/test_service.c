@@ -352,8 +352,8 @@ static bool run(enum loop_io io, const struct scenario *s, unsigned fault, unsig
 		unsigned status = exchange(&w, s);
 
 		if (status != s->good)
-			print_error("%s, %s, the %u.: then %u: %s\n", s->name,
-				    faults[fault].name, nth, status, w.got);
+			print_error("%s, %s, the %u.: then %u: %s\n", s->name, faults[fault].name,
+				    nth, status, w.got);
 		assert_int_equal(status, s->good);
 	}
 	world_close(&w);
