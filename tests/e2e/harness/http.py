@@ -194,6 +194,11 @@ class Peer:
         if not self.closed:
             self.closed = True
             net.linger_zero(self.sock)
+            # A thread that hangs in recv() would keep the connection alive: wake it.
+            try:
+                self.sock.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass
             self.sock.close()
 
     # -- reading
