@@ -412,12 +412,25 @@ static void raise_descriptors(void)
 		log_say(LOG_WARN, "RLIMIT_NOFILE stays at its soft limit: %s", strerror(errno));
 }
 
+/* io_uring's rings are charged to the user that the proxy becomes, and those of a proxy that
+ * crashed are given back late: the next one must not be refused because of them. */
+static void raise_locked_memory(void)
+{
+	struct rlimit r = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &r) == 0 || getrlimit(RLIMIT_MEMLOCK, &r) < 0)
+		return;
+	r.rlim_cur = r.rlim_max;
+	(void)setrlimit(RLIMIT_MEMLOCK, &r); /* less is enough, or epoll is */
+}
+
 int keeper_run(struct config *config, const char *version)
 {
 	struct keeper k = { .config = config, .version = version, .proxy_fd = -1, .proxy = -1 };
 	int code = 1;
 
 	raise_descriptors();
+	raise_locked_memory();
 	k.signals = open_signals();
 	if (k.signals >= 0 && bind_all(&k) == 0 && open_logs(&k) == 0) {
 		if (start_proxy(&k) == 0)

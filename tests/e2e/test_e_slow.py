@@ -353,8 +353,10 @@ def test_e07_no_local_port(work_dir, io):
             for i in range(20):
                 clients.append(rig.web(source=("127.0.0.1", 20000 + i)))
                 clients[-1].send(request("GET", "/"))
-            net.wait_until(lambda: sum(c.readable() for c in clients) >= 5, what="some are refused")
+            net.wait_until(lambda: sum(c.readable() for c in clients) + len(rig.a.conns) == len(clients),
+                           what="each is refused or at the origin")
             refused = [c for c in clients if c.readable()]
+            assert len(refused) >= 5
             for client in refused:
                 answer = client.read_response()
                 assert answer.status == 503 and answer.has("Retry-After"), answer

@@ -848,3 +848,11 @@ def test_rlimit_is_raised_to_the_hard_limit(make_life):
     import resource
     life = make_life(preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 5000)))
     assert life.metrics().value("process_max_fds") == 5000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise it")
+def test_locked_memory_is_no_limit_for_rings(rig):
+    """Rings of a proxy that crashed are given back late: the next one must not be refused for them."""
+    with open(f"/proc/{rig.culvert.proxy_pid()}/limits", encoding="ascii") as file:
+        line = next(text for text in file if text.startswith("Max locked memory"))
+    assert line.split()[3:5] == ["unlimited", "unlimited"], line
