@@ -344,8 +344,10 @@ def test_p08_error_pages_hold_nothing_of_others(rig):
         client.close()
     odd = [b"GET /\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"\r\n\r\n\r\nX\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
            b"GET * HTTP/1.1\r\nHost: x\r\n\r\n", b"GET " + b"/" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-           b"GET / HTTP/9.9\r\nHost: x\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-           b"GET /old HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /old?a HTTP/1.0\r\n\r\n", b"HEAD /admin HTTP/1.1\r\nHost: x\r\n\r\n",
+           b"GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+           b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+           b"GET /old HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /old?a HTTP/1.0\r\n\r\n",
+           b"HEAD /admin HTTP/1.1\r\nHost: x\r\n\r\n",
            b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", b"TRACE / HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n",
            b"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /../../x HTTP/1.1\r\nHost: x\r\n\r\n"]
     accepts = [b"", b"Accept: text/html\r\n", b"Accept: application/json\r\n"]

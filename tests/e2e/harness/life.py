@@ -155,3 +155,5 @@ def is_refused(port):
         return False
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:    # it came between the last accept and the close
+        return False
