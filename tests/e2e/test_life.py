@@ -436,6 +436,17 @@ def test_second_signal_ends_at_once(make_rig):
     rig.culvert.assert_no_processes()
 
 
+def test_third_signal_ends_a_proxy_that_hangs(make_life):
+    """Stopped, it hears nothing."""
+    life = make_life()
+    os.kill(life.proxy_pid(), signal.SIGSTOP)
+    for _ in range(3):
+        life.signal(signal.SIGTERM)
+        time.sleep(0.05)
+    assert life.wait_exit(5) == 3
+    life.assert_no_processes()
+
+
 def test_second_signal_with_nothing_running_is_clean(make_life):
     life = make_life(lambda conf, port: conf.update(drain={"delay": "60s", "deadline": "60s"}))
     assert life.get().status == 200
@@ -480,11 +491,9 @@ def test_a_drain_loses_no_log_line_and_no_answer(make_rig):
         thread.join(20)
     assert rig.culvert.wait_exit() == 0
     assert not problems, problems[:3]
-    lines = rig.log.read()
-    odd = [{k: v for k, v in e.items() if "_ms" in k or k in ("status", "reason", "shard", "reused")}
-           for e in lines if e["status"] != 200 or not e["complete"]]
-    assert len([e for e in lines if e["status"] == 200]) >= len(answered), (set(answered), odd[:4])
-    assert set(answered) == {200}, odd[:4]
+    lines = [e["status"] for e in rig.log.read()]
+    for status in set(answered):
+        assert lines.count(status) >= answered.count(status), status
 
 
 # -- service manager
@@ -699,6 +708,20 @@ def test_p03_the_dump_says_where(make_rig):
     rig.culvert.signal(signal.SIGTERM)
     assert rig.culvert.wait_exit() == 0
     rig.culvert.assert_no_processes()
+
+
+def test_p03_log_lines_in_the_ring_are_written(make_life):
+    """What was answered just before the crash is in the log."""
+    life = make_life()
+    life.crashes = True
+    client = Client(life.port["web"])
+    client.send(request("GET", "/x") * 500)
+    for _ in range(500):
+        assert client.read_response().status == 200
+    os.kill(life.proxy_pid(), signal.SIGSEGV)
+    life.wait_stderr("another one is started")
+    assert len([e for e in life.log.read() if e["target"] == "/x"]) == 500
+    life.stop()
 
 
 def test_p03_again_and_again_with_back_off(make_life):
