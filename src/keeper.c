@@ -306,8 +306,10 @@ static void on_end_signal(struct keeper *k)
 	}
 	if (k->proxy_fd < 0)
 		return;
-	if (keeper_send(k->proxy_fd, k->ends == 1 ? KEEPER_DRAIN : KEEPER_END, 0, -1) < 0 &&
-	    k->ends > 1)
+	if (keeper_send(k->proxy_fd, k->ends == 1 ? KEEPER_DRAIN : KEEPER_END, 0, -1) == 0 &&
+	    k->ends < 3)
+		return;
+	if (k->ends > 1) /* it cannot be told, or does not listen */
 		kill(k->proxy, SIGKILL);
 }
 

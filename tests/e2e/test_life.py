@@ -537,9 +537,10 @@ def test_inherited_sockets_by_address(make_life):
         conf["workers"] = 2
     life = make_life(change, sockets=(one, two))
     port_one, port_two = one.getsockname()[1], two.getsockname()[1]
-    assert life.get(to=port_one).status == 200 and life.get(to=port_two).status == 200
-    names = [e["listener"] for e in net.wait_until(lambda: len(life.log.read()) == 2 and life.log.entries)]
-    assert names == ["other", "web"]
+    for port, name in ((port_one, "other"), (port_two, "web")):
+        mark = life.log.mark()
+        assert life.get(to=port).status == 200
+        assert life.log.wait(lambda e: True, since=mark)["listener"] == name
     # While it drains, the socket still belongs to the service manager: nobody is refused.
     life.stop()
     Client(port_one).close()
@@ -607,7 +608,8 @@ def test_p06_the_proxy_drops_privileges(make_life, user, uid, gid):
         if user:
             conf["user"] = user
     life = make_life(change)
-    statuses = life.status_of()
+    # A thread that has our first thread's name and is another one belongs to a sanitizer.
+    statuses = [s for s in life.status_of() if s["Name"] != "culvert" or s["Pid"] == s["Tgid"]]
     assert len(statuses) >= 3, "main, shards, log writer"
     for status in statuses:
         wanted(status, uid, gid)
