@@ -43,6 +43,7 @@ static void finish(struct acceptor *a)
 	loop_alarm_off(&a->rest);
 	loop_task_off(a->loop, &a->sweep);
 	list_remove(&a->node);
+	loop_forget(a->loop, a->fd); /* who bound it closes it */
 	a->magic = 0;
 	free(a);
 	if (done)

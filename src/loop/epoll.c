@@ -297,6 +297,14 @@ static void epoll_cancel(struct loop *loop, struct op *op)
 	loop_defer(loop, op, -ECANCELED);
 }
 
+static void epoll_forget_fd(struct loop *loop, int fd)
+{
+	struct epoll *e = loop->back;
+
+	if (slot_of(loop, fd)->bits & EB_REGISTERED)
+		(void)epoll_ctl(e->fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static void epoll_close_fd(struct loop *loop, int fd)
 {
 	struct epoll *e = loop->back;
@@ -450,6 +458,7 @@ const struct loop_backend loop_epoll = {
 	.sockname = loop_real_sockname,
 	.shutdown = loop_real_shutdown,
 	.close_fd = epoll_close_fd,
+	.forget_fd = epoll_forget_fd,
 	.accept = epoll_accept,
 	.connect = epoll_connect,
 	.recv = epoll_recv,

@@ -359,6 +359,21 @@ void loop_close(struct loop *loop, int fd)
 	slot->gen++;
 }
 
+void loop_forget(struct loop *loop, int fd)
+{
+	struct fd_slot *slot;
+
+	if (fd < 0 || (uint32_t)fd >= loop->n_slots)
+		return;
+	slot = &loop->slots[fd];
+	for (int i = 0; i < COLS; i++)
+		must(!slot->op[i]);
+	if (loop->real_be->forget_fd)
+		loop->real_be->forget_fd(loop, fd);
+	slot->bits = 0;
+	slot->gen++;
+}
+
 unsigned loop_reap_deferred(struct loop *loop)
 {
 	struct list now, *node;

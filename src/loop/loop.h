@@ -157,6 +157,9 @@ int loop_shutdown(struct loop *, int fd, int how); /* at once; 0 or -errno */
 /* Takes fd.  Ops of this fd that are still armed are cancelled first and get their done(); FIN (or,
  * after SO_LINGER 0, RST) goes out. */
 void loop_close(struct loop *, int fd);
+/* The loop is done with a descriptor that stays open, or that others close: no op of it is armed,
+ * and its number may become another's. */
+void loop_forget(struct loop *loop, int fd);
 
 /* --- time --- */
 uint64_t loop_now_ms(const struct loop *); /* monotonic, of this turn */

@@ -44,6 +44,7 @@ struct loop_backend {
 	/* Takes fd.  The fd's armed ops have had their cancel() and have left the slot; the slot is
 	 * reset after this. */
 	void (*close_fd)(struct loop *, int fd);
+	void (*forget_fd)(struct loop *, int fd); /* NULL: it keeps nothing of a descriptor */
 
 	/* The front has filled op (kind, fd, seg_class, state OP_ARMED) and the slot. */
 	void (*accept)(struct loop *, struct op *, bool shared);
