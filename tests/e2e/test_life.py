@@ -213,6 +213,7 @@ def test_log_file_that_cannot_be_opened(tmp_path):
 def test_bind_without_permission_says_what_to_do(public_program):
     conf = life_conf({"web": 80, "admin": net.free_port()}.get)
     conf["access_log"]["to"] = "stdout"
+    del conf["user"]
     file = write_conf(public_program.parent / "culvert.yaml", conf)
 
     def run():
@@ -605,6 +606,7 @@ def wanted(status, uid, gid):
 def test_p06_the_proxy_drops_privileges(make_life, user, uid, gid):
     def change(conf, port):
         conf["workers"] = 2
+        del conf["user"]
         if user:
             conf["user"] = user
     life = make_life(change)
@@ -637,6 +639,7 @@ def test_p06_unknown_user(tmp_path, user):
 def test_p06_as_nobody_it_starts_without_a_drop(public_program):
     conf = life_conf({"web": net.free_port(), "admin": net.free_port()}.get)
     conf["access_log"]["to"] = "stdout"
+    del conf["user"]
     file = write_conf(public_program.parent / "culvert.yaml", conf)
     process = subprocess.Popen([public_program, "run", "-c", str(file)], user=NOBODY, group=NOBODY, extra_groups=[],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")

@@ -13,7 +13,7 @@ import subprocess
 import threading
 
 from .client import Client, request
-from .culvert import Culvert, program
+from .culvert import Culvert, own_user, program
 
 CLONE_NEWNET = 0x40000000
 NOBODY = 65534
@@ -34,7 +34,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def life_conf(port, io="epoll", **more):
     """One web listener that answers by itself, and the admin port."""
     conf = {
-        "workers": 1, "io": io,
+        "workers": 1, "io": io, **own_user(),
         "listeners": [{"name": "web", "bind": f"127.0.0.1:{port('web')}", "serve": "web"}],
         "sites": [{"name": "main", "hosts": ["*"], "routes": [
             {"match": {"prefix": "/"},

@@ -12,7 +12,7 @@ and the DNS server answers every name below .test with 127.0.0.1.
 import copy
 
 from .client import Client, request
-from .culvert import Culvert
+from .culvert import Culvert, own_user
 from .dnsd import DnsServer
 from .origin import Origin
 
@@ -33,6 +33,7 @@ def standard_conf(rig, port):
     return {
         "workers": 1,
         "io": rig.io,
+        **own_user(),
         "listeners": [
             {"name": "web", "bind": f"127.0.0.1:{port('web')}", "serve": "web"},
             {"name": "fwd", "bind": f"127.0.0.1:{port('fwd')}", "serve": "forward"}],
