@@ -17,6 +17,7 @@ import pytest
 from harness import net, websocket
 from harness.client import Client, Eof, chunked, request
 from harness.culvert import environment, program, write_conf
+from harness.fixtures import shared_rig
 from harness.life import life_conf
 from harness.origin import answer_ok
 
@@ -63,6 +64,13 @@ def phases():
 PHASES = phases()
 
 
+def nothing_else(conf, port):
+    """The standard configuration, of a culvert that no other test has used: its connections are counted."""
+
+
+alone = shared_rig(nothing_else)
+
+
 def wait_nobody(rig):
     """No client is left. A FIN behind a whole request is no abort: the origin must end, on each connection."""
     def gone():
@@ -75,7 +83,8 @@ def wait_nobody(rig):
 @pytest.mark.parametrize("how", ["fin", "rst", "half"])
 @pytest.mark.parametrize("side", ["client", "origin"])
 @pytest.mark.parametrize("name", sorted(PHASES))
-def test_p04_end_in_each_phase(rig, name, side, how):
+def test_p04_end_in_each_phase(alone, name, side, how):
+    rig = alone
     script, raw = PHASES[name]
     rig.a.on(script)
     client = rig.web()

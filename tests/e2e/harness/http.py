@@ -194,7 +194,8 @@ class Peer:
         if not self.closed:
             self.closed = True
             net.linger_zero(self.sock)
-            # A thread that hangs in recv() would keep the connection alive: wake it.
+            if self.sock.family != socket.AF_UNIX:
+                net.reset_now(self.sock)
             try:
                 self.sock.shutdown(socket.SHUT_RD)
             except OSError:

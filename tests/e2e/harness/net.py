@@ -1,5 +1,6 @@
 """Ports, and waiting for conditions."""
 
+import ctypes
 import random
 import socket
 import struct
@@ -127,6 +128,12 @@ def wait_consumed(server_port, client_port):
                 return queued == 0
         return True
     wait_until(consumed, what="sent bytes are read by the program")
+
+
+def reset_now(sock):
+    """RST at once, also while another thread hangs in recv() and would keep a closed socket alive:
+    connect() to no family disconnects."""
+    ctypes.CDLL(None).connect(sock.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16)
 
 
 def linger_zero(sock):
