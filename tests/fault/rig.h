@@ -1,0 +1,90 @@
+/* rig.h -- one shard's real service on a real loop, its clients and two origins, all turned by one
+ * thread over loopback.
+ *
+ * Who calls it: the tests of this suite.  A run is
+ *
+ *   rig_open      service, two listeners (web, forward), an upstream of two servers
+ *   rig_exchange  one scenario to its end; what the client saw
+ *   rig_settle    until nothing of it is left in the service
+ *   rig_close     stops the service and asserts that everything was given back
+ *
+ * Nothing waits for time: each step has a condition and RIG_LIMIT_MS to reach it.  What the rig
+ * itself asserts for every exchange: it ends; an answer that looks whole is whole; the access log
+ * has exactly one line for each request that was answered or that reached an origin, at most one
+ * for any other (rig_check_log, after all runs). */
+#ifndef TESTS_FAULT_RIG_H
+#define TESTS_FAULT_RIG_H
+
+#include "../unit/unit.h"
+
+#include "base/log.h"
+#include "loop/fault.h"
+#include "ops/ops.h"
+
+#define RIG_BODY     100000u
+#define RIG_LIMIT_MS 8000
+#define RIG_PEERS    8
+
+struct scenario {
+	const char *name;
+	const char *start, *fields; /* of the head; start NULL: CONNECT to the first origin */
+	const char *answer;         /* the origin's; NULL: none, it echoes at once */
+	unsigned good;              /* the status without a fault */
+	bool forward, body;
+	bool tunnel;  /* after the answer: a ping, and the origin echoes */
+	bool twice;   /* a second request on the same connection */
+	bool drain;   /* the service is stopped when the origin has the request */
+};
+extern const struct scenario rig_scenarios[];
+extern const unsigned rig_n_scenarios;
+
+struct peer { /* a connection at an origin */
+	int fd;
+	char head[2048];
+	uint32_t n; /* bytes of this request */
+	bool echo;
+};
+
+struct outcome {
+	unsigned status;    /* of the first answer; 0: none */
+	bool complete;      /* everything that was asked came */
+	bool over;          /* the end was seen before that */
+	bool reached;       /* an origin had the head */
+	uint64_t most_used; /* the budget's highest level between turns */
+};
+
+struct rig {
+	struct budget budget;
+	struct loop *loop;
+	struct config *config;
+	struct service_shared shared;
+	struct service *service;
+	struct fault_plan plan;
+	int listen[2], origin[2];
+	int client; /* -1: none */
+	struct peer peers[RIG_PEERS];
+	const struct scenario *s;
+	char asked[512], got[8192];
+	uint32_t n_asked, n_asked_sent, n_got, n_body_sent;
+	unsigned tag, stage;
+	bool stopping, ended;
+	struct outcome o;
+};
+
+/* False: loop or service refused to open for lack of memory (budget_max); all is given back. */
+bool rig_open(struct rig *, enum loop_io, uint64_t budget_max);
+struct outcome rig_exchange(struct rig *, const struct scenario *);
+void rig_settle(struct rig *);
+void rig_close(struct rig *);
+unsigned rig_fds(void); /* open descriptors of this process */
+
+/* What the run at hand is, in words: shown when it fails. */
+void rig_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void rig_fail(const char *file, int line, const char *what);
+#define rig_must(cond) ((cond) ? (void)0 : rig_fail(__FILE__, __LINE__, #cond))
+
+/* Once per program, before the first run and after the last. */
+void rig_open_log(void);
+void rig_check_log(void);
+
+#endif
