@@ -487,11 +487,30 @@ static void client_open(struct rig *r)
 }
 
 /* ---------------------------------------------------------------- the run */
+/* The kernel has said that a connection is dead: then an origin that waits for the rest of a request
+ * sees its end, too.  (Else culvert waits a second for the answer that may be there.) */
+static void end_dead(struct rig *r)
+{
+	const struct fault_rule *rule = &r->plan.rules[0];
+	uint32_t hits = fault_hits(r->loop);
+
+	if (hits == r->hits_seen)
+		return;
+	r->hits_seen = hits;
+	if (rule->kind != OP_SEND || (rule->res != -EPIPE && rule->res != -ECONNRESET))
+		return;
+	while (accept_peer(r, r->origin[0]) || accept_peer(r, r->origin[1]))
+		;
+	for (unsigned i = 0; i < RIG_PEERS; i++)
+		shut(&r->peers[i].fd);
+}
+
 /* Turns everything once; the loop waits only when nobody else has anything to do. */
 static void turn(struct rig *r, bool *moved)
 {
 	int n = loop_turn(r->loop, *moved ? 0 : 1);
 
+	end_dead(r);
 	*moved = origins_step(r);
 	if (r->client >= 0)
 		*moved |= client_step(r);
@@ -533,8 +552,7 @@ void rig_settle(struct rig *r)
 	int64_t until = now_ms() + RIG_LIMIT_MS;
 	bool moved = true;
 
-	while (service_connections(r->service) || exchange_count(r->loop) ||
-	       relay_count(r->loop)) {
+	while (service_connections(r->service) || exchange_count(r->loop) || relay_count(r->loop)) {
 		check_time(r, until);
 		turn(r, &moved);
 	}

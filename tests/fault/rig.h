@@ -31,9 +31,9 @@ struct scenario {
 	const char *answer;         /* the origin's; NULL: none, it echoes at once */
 	unsigned good;              /* the status without a fault */
 	bool forward, body;
-	bool tunnel;  /* after the answer: a ping, and the origin echoes */
-	bool twice;   /* a second request on the same connection */
-	bool drain;   /* the service is stopped when the origin has the request */
+	bool tunnel; /* after the answer: a ping, and the origin echoes */
+	bool twice;  /* a second request on the same connection */
+	bool drain;  /* the service is stopped when the origin has the request */
 };
 extern const struct scenario rig_scenarios[];
 extern const unsigned rig_n_scenarios;
@@ -67,6 +67,7 @@ struct rig {
 	char asked[512], got[8192];
 	uint32_t n_asked, n_asked_sent, n_got, n_body_sent;
 	unsigned tag, stage;
+	uint32_t hits_seen;
 	bool stopping, ended;
 	struct outcome o;
 };
