@@ -487,8 +487,8 @@ static void client_open(struct rig *r)
 }
 
 /* ---------------------------------------------------------------- the run */
-/* The kernel has said that a connection is dead: then an origin that waits for the rest of a request
- * sees its end, too.  (Else culvert waits a second for the answer that may be there.) */
+/* The kernel has said that a connection is dead: then an origin that waits for the rest of a
+ * request sees its end, too.  (Else culvert waits a second for the answer that may be there.) */
 static void end_dead(struct rig *r)
 {
 	const struct fault_rule *rule = &r->plan.rules[0];
@@ -505,6 +505,16 @@ static void end_dead(struct rig *r)
 		shut(&r->peers[i].fd);
 }
 
+static void relieve(struct rig *r, bool moved)
+{
+	r->n_quiet = moved ? 0 : r->n_quiet + 1;
+	if (!r->relief || r->n_quiet < RIG_QUIET)
+		return;
+	r->budget.max = r->relief;
+	r->relief = 0;
+	r->o.relieved = true;
+}
+
 /* Turns everything once; the loop waits only when nobody else has anything to do. */
 static void turn(struct rig *r, bool *moved)
 {
@@ -514,6 +524,7 @@ static void turn(struct rig *r, bool *moved)
 	*moved = origins_step(r);
 	if (r->client >= 0)
 		*moved |= client_step(r);
+	relieve(r, *moved);
 	if (r->budget.used > r->o.most_used)
 		r->o.most_used = r->budget.used;
 	*moved |= n > 0;

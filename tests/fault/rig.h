@@ -8,7 +8,9 @@
  *   rig_settle    until nothing of it is left in the service
  *   rig_close     stops the service and asserts that everything was given back
  *
- * Nothing waits for time: each step has a condition and RIG_LIMIT_MS to reach it.  What the rig
+ * Nothing waits for time: each step has a condition and RIG_LIMIT_MS to reach it.  One thing needs
+ * a measure of silence: a connection that finds no memory to receive into waits for some; `relief`
+ * comes after RIG_QUIET turns.  What the rig
  * itself asserts for every exchange: it ends; an answer that looks whole is whole; the access log
  * has exactly one line for each request that was answered or that reached an origin, at most one
  * for any other (rig_check_log, after all runs). */
@@ -24,6 +26,7 @@
 #define RIG_BODY     100000u
 #define RIG_LIMIT_MS 8000
 #define RIG_PEERS    8
+#define RIG_QUIET    30u
 
 struct scenario {
 	const char *name;
@@ -50,6 +53,7 @@ struct outcome {
 	bool complete;      /* everything that was asked came */
 	bool over;          /* the end was seen before that */
 	bool reached;       /* an origin had the head */
+	bool relieved;      /* it went on only when there was memory again */
 	uint64_t most_used; /* the budget's highest level between turns */
 };
 
@@ -68,6 +72,8 @@ struct rig {
 	uint32_t n_asked, n_asked_sent, n_got, n_body_sent;
 	unsigned tag, stage;
 	uint32_t hits_seen;
+	uint64_t relief; /* != 0: the budget's limit once client and origins see nothing more */
+	unsigned n_quiet;
 	bool stopping, ended;
 	struct outcome o;
 };
