@@ -355,8 +355,9 @@ static bool peer_step(struct rig *r, struct peer *p)
 
 static bool origins_step(struct rig *r)
 {
-	bool moved = accept_peer(r, r->origin[0]) | accept_peer(r, r->origin[1]);
+	bool moved = accept_peer(r, r->origin[0]);
 
+	moved |= accept_peer(r, r->origin[1]);
 	for (unsigned i = 0; i < RIG_PEERS; i++)
 		if (r->peers[i].fd >= 0)
 			moved |= peer_step(r, &r->peers[i]);
