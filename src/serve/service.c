@@ -164,6 +164,13 @@ static void check_ended(struct task *t)
 		s->done(s->done_arg);
 }
 
+/* What has been told to stop needs turns to do so. */
+static void turn_until_idle(struct loop *l)
+{
+	while (!link_shard_idle(l))
+		loop_turn(l, 10);
+}
+
 struct service *service_open(const struct service_params *p)
 {
 	struct service *s = calloc(1, sizeof(*s));
@@ -194,6 +201,7 @@ fail_doors:
 	close_doors(s);
 	origin_shard_close(s->loop);
 	resolver_free(&s->resolver);
+	turn_until_idle(s->loop);
 fail_origin:
 	close_rooms(s->loop);
 fail_rooms:
@@ -280,8 +288,7 @@ void service_close(struct service **sp)
 	close_doors(s);
 	origin_shard_close(s->loop);
 	resolver_free(&s->resolver);
-	while (!link_shard_idle(s->loop))
-		loop_turn(s->loop, 10);
+	turn_until_idle(s->loop);
 	close_rooms(s->loop);
 	loop_set_slot(s->loop, SLOT_SERVE, NULL);
 	plan_drop(&s->plan);

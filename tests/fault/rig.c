@@ -32,6 +32,8 @@ const struct scenario rig_scenarios[] = {
 };
 const unsigned rig_n_scenarios = ARRAY_LEN(rig_scenarios);
 
+_Thread_local bool rig_inside;
+
 static const char ping[] = "ping pong ping";
 
 /* ---------------------------------------------------------------- failing */
@@ -79,8 +81,10 @@ unsigned rig_fds(void)
 }
 
 /* ---------------------------------------------------------------- the access log */
-/* One request each, by its User-Agent "r<tag>". */
+/* One request each, by its User-Agent "r<tag>"; a head for which there was no memory is known by
+ * its client's port. */
 static struct {
+	uint16_t port;
 	uint16_t status; /* what the client saw; 0: nothing */
 	bool must;       /* it was read: exactly one line */
 	uint16_t lines;
@@ -104,15 +108,27 @@ void rig_open_log(void)
 	must(log_writer_start() == 0);
 }
 
+/* The lines come in the order of the requests: the first that has none yet. */
+static unsigned tag_of_port(const char *line)
+{
+	const char *peer = strstr(line, "\"peer\":\"127.0.0.1:");
+	unsigned long port = peer ? strtoul(peer + 18, NULL, 10) : 0;
+	unsigned i = 0;
+
+	while (i < n_tags && (tags[i].port != port || tags[i].lines))
+		i++;
+	return i;
+}
+
 static void read_line(const char *line)
 {
 	const char *agent = strstr(line, "\"user_agent\":\"r");
 	const char *status = strstr(line, "\"status\":");
 	unsigned long tag;
 
-	if (!agent)
+	if (!agent && !strstr(line, "\"kind\":\"request\""))
 		return; /* of a connection that brought no request */
-	tag = strtoul(agent + 15, NULL, 10);
+	tag = agent ? strtoul(agent + 15, NULL, 10) : tag_of_port(line);
 	assert_true(tag < n_tags);
 	tags[tag].lines++;
 	tags[tag].logged = status ? (uint16_t)strtoul(status + 9, NULL, 10) : 0;
@@ -251,6 +267,8 @@ static bool open_service(struct rig *r, enum loop_io io)
 
 bool rig_open(struct rig *r, enum loop_io io, uint64_t budget_max)
 {
+	bool open;
+
 	r->budget.max = budget_max;
 	r->client = -1;
 	for (unsigned i = 0; i < RIG_PEERS; i++)
@@ -263,10 +281,12 @@ bool rig_open(struct rig *r, enum loop_io io, uint64_t budget_max)
 		r->listen[i] = listener();
 	}
 	open_plan(r);
-	if (open_service(r, io))
-		return true;
-	close_plan(r);
-	return false;
+	rig_inside = true;
+	open = open_service(r, io);
+	rig_inside = false;
+	if (!open)
+		close_plan(r);
+	return open;
 }
 
 static void on_ended(void *arg)
@@ -372,6 +392,7 @@ static void ask(struct rig *r)
 
 	must(n_tags < TAGS_MAX);
 	r->tag = n_tags++;
+	tags[r->tag].port = port_of(r->client);
 	snprintf(start, sizeof(start), "CONNECT 127.0.0.1:%u HTTP/1.1", port_of(r->origin[0]));
 	r->n_asked = (uint32_t)snprintf(r->asked, sizeof(r->asked),
 					"%s\r\nHost: a\r\nUser-Agent: r%u\r\n%s\r\n",
@@ -519,8 +540,11 @@ static void relieve(struct rig *r, bool moved)
 /* Turns everything once; the loop waits only when nobody else has anything to do. */
 static void turn(struct rig *r, bool *moved)
 {
-	int n = loop_turn(r->loop, *moved ? 0 : 1);
+	int n;
 
+	rig_inside = true;
+	n = loop_turn(r->loop, *moved ? 0 : 1);
+	rig_inside = false;
 	end_dead(r);
 	*moved = origins_step(r);
 	if (r->client >= 0)
@@ -548,8 +572,8 @@ struct outcome rig_exchange(struct rig *r, const struct scenario *s)
 	r->s = s;
 	r->o = (struct outcome){ 0 };
 	r->stage = 0;
-	ask(r);
 	client_open(r);
+	ask(r);
 	while (!r->o.complete && !r->o.over) {
 		check_time(r, until);
 		turn(r, &moved);

@@ -83,6 +83,8 @@ bool rig_open(struct rig *, enum loop_io, uint64_t budget_max);
 struct outcome rig_exchange(struct rig *, const struct scenario *);
 void rig_settle(struct rig *);
 void rig_close(struct rig *);
+/* This thread is in culvert's code, not the rig's: in its start, or in a turn of the loop. */
+extern _Thread_local bool rig_inside;
 unsigned rig_fds(void); /* open descriptors of this process */
 
 /* What the run at hand is, in words: shown when it fails. */
