@@ -14,10 +14,10 @@ static const struct fault {
 	uint8_t kind;
 	int32_t res;
 	uint32_t send_max, delay, times;
-	const char *name, *only; /* the one scenario that it is for: it takes a second */
+	const char *name, *only; /* the one scenario that it is for: it takes long */
 } faults[] = {
 	{ .kind = OP_ACCEPT, .res = -EMFILE, .name = "accept: no descriptor" },
-	{ .kind = OP_ACCEPT, .res = -ENOBUFS, .name = "accept: no buffers" },
+	{ .kind = OP_ACCEPT, .res = -ENOBUFS, .name = "accept: no buffers", .only = "GET" },
 	{ .kind = OP_ACCEPT, .res = -ECONNABORTED, .name = "accept: gone already" },
 	{ .kind = OP_ACCEPT, .delay = 3, .name = "accept: late" },
 	{ .kind = OP_CONNECT, .res = -ECONNREFUSED, .name = "connect: refused" },
@@ -80,6 +80,9 @@ static void again(struct rig *r, const struct scenario *s)
 	rig_must(o.status == s->good && o.complete);
 }
 
+/* As on kernels without multishot, or without a limit for it. */
+static bool plain_kernel;
+
 /* True: the fault was met. */
 static bool run(enum loop_io io, const struct scenario *s, const struct fault *f, unsigned nth)
 {
@@ -88,7 +91,9 @@ static bool run(enum loop_io io, const struct scenario *s, const struct fault *f
 	struct outcome o;
 
 	memset(&r, 0, sizeof(r));
-	rig_context("%s, %s, the %u.", s->name, f->name, nth);
+	rig_context("%s, %s, the %u.%s", s->name, f->name, nth,
+		    plain_kernel ? ", single shot" : "");
+	r.plan.single_shot = r.plan.no_limit = plain_kernel;
 	r.plan.n_rules = 1;
 	r.plan.rules[0] = (struct fault_rule){ .kind = f->kind,
 					       .nth = nth,
@@ -108,12 +113,17 @@ static bool run(enum loop_io io, const struct scenario *s, const struct fault *f
 	return hits > 0;
 }
 
+static bool worth_it(const struct fault *f, const struct scenario *s)
+{
+	return !f->only || (strcmp(f->only, s->name) == 0 && !plain_kernel);
+}
+
 static void sweep(enum loop_io io, const struct scenario *s)
 {
 	for (unsigned f = 0; f < ARRAY_LEN(faults); f++) {
 		unsigned nth = 1;
 
-		if (faults[f].only && strcmp(faults[f].only, s->name) != 0)
+		if (!worth_it(&faults[f], s))
 			continue;
 		while (nth < N_MAX && run(io, s, &faults[f], nth))
 			nth++;
@@ -121,8 +131,13 @@ static void sweep(enum loop_io io, const struct scenario *s)
 	}
 }
 
-static void sweep_all(enum loop_io io)
+static void sweep_all(enum loop_io io, bool plain)
 {
+	char text[128];
+
+	if (io == LOOP_URING && loop_probe_uring(text) < 0)
+		skip();
+	plain_kernel = plain;
 	for (unsigned i = 0; i < rig_n_scenarios; i++)
 		sweep(io, &rig_scenarios[i]);
 }
@@ -130,17 +145,25 @@ static void sweep_all(enum loop_io io)
 static void test_epoll(void **state)
 {
 	(void)state;
-	sweep_all(LOOP_EPOLL);
+	sweep_all(LOOP_EPOLL, false);
 }
 
 static void test_uring(void **state)
 {
-	char text[128];
-
 	(void)state;
-	if (loop_probe_uring(text) < 0)
-		skip();
-	sweep_all(LOOP_URING);
+	sweep_all(LOOP_URING, false);
+}
+
+static void test_epoll_single_shot(void **state)
+{
+	(void)state;
+	sweep_all(LOOP_EPOLL, true);
+}
+
+static void test_uring_single_shot(void **state)
+{
+	(void)state;
+	sweep_all(LOOP_URING, true);
 }
 
 static void test_log(void **state)
@@ -153,6 +176,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_epoll),
 					    cmocka_unit_test(test_uring),
+					    cmocka_unit_test(test_epoll_single_shot),
+					    cmocka_unit_test(test_uring_single_shot),
 					    cmocka_unit_test(test_log) };
 
 	rig_open_log();
