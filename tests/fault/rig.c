@@ -6,6 +6,7 @@
  *           ── ping ────────────────────►          tunnels only */
 #include "rig.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define OK_ANSWER "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+#define HOST      "127.83.0.1" /* of our own: thousands of its ports are used within seconds */
 #define TAGS_MAX  32768u
 #define LOG_RING  (1u << 20)
 
@@ -82,9 +84,8 @@ unsigned rig_fds(void)
 
 /* ---------------------------------------------------------------- the access log */
 /* One request each, by its User-Agent "r<tag>"; a head for which there was no memory is known by
- * its client's port. */
+ * the mark before it. */
 static struct {
-	uint16_t port;
 	uint16_t status; /* what the client saw; 0: nothing */
 	bool must;       /* it was read: exactly one line */
 	uint16_t lines;
@@ -108,27 +109,27 @@ void rig_open_log(void)
 	must(log_writer_start() == 0);
 }
 
-/* The lines come in the order of the requests: the first that has none yet. */
-static unsigned tag_of_port(const char *line)
+/* Says in the log itself which request is being asked from here on. */
+static void mark(unsigned tag)
 {
-	const char *peer = strstr(line, "\"peer\":\"127.0.0.1:");
-	unsigned long port = peer ? strtoul(peer + 18, NULL, 10) : 0;
-	unsigned i = 0;
+	char *p = log_ring_reserve(ring, 32);
 
-	while (i < n_tags && (tags[i].port != port || tags[i].lines))
-		i++;
-	return i;
+	assert_non_null(p);
+	log_ring_commit(ring, (uint32_t)snprintf(p, 32, "#%u\n", tag));
 }
 
-static void read_line(const char *line)
+static void read_line(const char *line, unsigned *marked)
 {
 	const char *agent = strstr(line, "\"user_agent\":\"r");
 	const char *status = strstr(line, "\"status\":");
-	unsigned long tag;
+	unsigned long tag = agent ? strtoul(agent + 15, NULL, 10) : *marked;
 
+	if (line[0] == '#') {
+		*marked = (unsigned)strtoul(line + 1, NULL, 10);
+		return;
+	}
 	if (!agent && !strstr(line, "\"kind\":\"request\""))
 		return; /* of a connection that brought no request */
-	tag = agent ? strtoul(agent + 15, NULL, 10) : tag_of_port(line);
 	assert_true(tag < n_tags);
 	tags[tag].lines++;
 	tags[tag].logged = status ? (uint16_t)strtoul(status + 9, NULL, 10) : 0;
@@ -138,6 +139,7 @@ static void read_log(void)
 {
 	struct stat st;
 	char *text, *line, *end;
+	unsigned marked = 0;
 
 	log_writer_stop();
 	assert_int_equal(log_sink_dropped(sink), 0);
@@ -148,7 +150,7 @@ static void read_log(void)
 	text[st.st_size] = 0;
 	for (line = text; (end = strchr(line, '\n')); line = end + 1) {
 		*end = 0;
-		read_line(line);
+		read_line(line, &marked);
 	}
 	free(text);
 }
@@ -174,21 +176,30 @@ void rig_check_log(void)
 static const char template[] =
 	"workers: 1\n"
 	"listeners:\n"
-	"  - { name: web, bind: \"127.0.0.1:1\", serve: web }\n"
-	"  - { name: fwd, bind: \"127.0.0.1:2\", serve: forward }\n"
-	"forward: { allow_ports: [%u], deny_to_except: [127.0.0.1] }\n"
+	"  - { name: web, bind: \"" HOST ":1\", serve: web }\n"
+	"  - { name: fwd, bind: \"" HOST ":2\", serve: forward }\n"
+	"forward: { allow_ports: [%u], deny_to_except: [" HOST "] }\n"
 	"sites: [{ name: s, hosts: [\"*\"], routes: [{ match: { prefix: / }, upstream: o }] }]\n"
 	"upstreams:\n"
-	"  o: { servers: [\"http://127.0.0.1:%u\", \"http://127.0.0.1:%u\"] }\n"
+	"  o: { servers: [\"http://" HOST ":%u\", \"http://" HOST ":%u\"] }\n"
 	"access_log: { to: ./access.log }\n";
+
+static struct sockaddr_in address(uint16_t port)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	assert_int_equal(inet_pton(AF_INET, HOST, &sin.sin_addr), 1);
+	return sin;
+}
 
 static int listener(void)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET,
-				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sin = address(0);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int one = 1;
 
 	assert_true(fd >= 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
 	assert_int_equal(listen(fd, 16), 0);
 	return fd;
@@ -308,6 +319,16 @@ static void shut(int *fd)
 	*fd = -1;
 }
 
+/* With a reset, which leaves no TIME_WAIT behind. */
+static void reset(int *fd)
+{
+	struct linger now = { .l_onoff = 1, .l_linger = 0 };
+
+	if (*fd >= 0)
+		(void)setsockopt(*fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	shut(fd);
+}
+
 /* ---------------------------------------------------------------- the origins */
 static bool accept_peer(struct rig *r, int fd)
 {
@@ -392,8 +413,8 @@ static void ask(struct rig *r)
 
 	must(n_tags < TAGS_MAX);
 	r->tag = n_tags++;
-	tags[r->tag].port = port_of(r->client);
-	snprintf(start, sizeof(start), "CONNECT 127.0.0.1:%u HTTP/1.1", port_of(r->origin[0]));
+	mark(r->tag);
+	snprintf(start, sizeof(start), "CONNECT " HOST ":%u HTTP/1.1", port_of(r->origin[0]));
 	r->n_asked = (uint32_t)snprintf(r->asked, sizeof(r->asked),
 					"%s\r\nHost: a\r\nUser-Agent: r%u\r\n%s\r\n",
 					s->start ? s->start : start, r->tag, s->fields);
@@ -498,9 +519,7 @@ static bool client_step(struct rig *r)
 
 static void client_open(struct rig *r)
 {
-	struct sockaddr_in sin = { .sin_family = AF_INET,
-				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				   .sin_port = htons(port_of(r->listen[r->s->forward])) };
+	struct sockaddr_in sin = address(port_of(r->listen[r->s->forward]));
 
 	r->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(r->client >= 0);
@@ -578,7 +597,10 @@ struct outcome rig_exchange(struct rig *r, const struct scenario *s)
 		check_time(r, until);
 		turn(r, &moved);
 	}
-	shut(&r->client);
+	if (r->tag % 8)
+		reset(&r->client);
+	else
+		shut(&r->client);
 	rig_settle(r);
 	return r->o;
 }
@@ -600,14 +622,14 @@ void rig_close(struct rig *r)
 	bool moved = true;
 
 	for (unsigned i = 0; i < RIG_PEERS; i++)
-		shut(&r->peers[i].fd);
+		reset(&r->peers[i].fd);
 	stop(r);
 	while (!r->ended || link_count(r->loop)) {
 		check_time(r, until);
 		turn(r, &moved);
 	}
 	for (unsigned i = 0; i < RIG_PEERS; i++)
-		shut(&r->peers[i].fd);
+		reset(&r->peers[i].fd);
 	rig_must(service_stopped(r->service));
 	rig_must(exchange_count(r->loop) == 0);
 	service_close(&r->service);
