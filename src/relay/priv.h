@@ -70,7 +70,9 @@ struct kpipe {
 struct kpipe_pool {
 	struct kpipe *free;
 	struct slab slab;
-	unsigned made, max; /* max falls when the system refuses more of the size */
+	unsigned made, max;
+	uint64_t ask_ms;  /* the system refused one: not asked again before */
+	uint64_t spliced; /* bytes, since the start */
 };
 
 struct relay_shard {

@@ -2,8 +2,9 @@
  *
  *   relay      two links and two ways; a way reads one link and writes the other
  *   way        copies through a few segs first; once it proved to be bulk (256 KiB by full
- *              receives) it is spliced through a 1 MiB pipe from a bounded pool; back to copies
- *              when no pipe is to be had
+ *              receives) it is spliced through a 1 MiB pipe (smaller where the system refuses
+ *              that) from a bounded pool; back to copies when no pipe is to be had, or only crumbs
+ *              come
  *   half-close a FIN on one side is passed on when its bytes are out; the relay ends when both
  *              ways have
  *

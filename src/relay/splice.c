@@ -12,6 +12,9 @@
  * none, and a few pipes serve many tunnels.  One wake moves at most what one pipe held and one more
  * filling.
  *
+ * The system may refuse the size (fs.pipe-max-size, fs.pipe-user-pages-soft): a smaller pipe still
+ * beats copies; none at all: copies, and the system is asked again a second later.
+ *
  * The poll column of a descriptor is one op's: while a relay has a bulk way, a copying way beside
  * it pauses by link_quiet() instead of link_pause() (splice_hush()). */
 #include "relay/priv.h"
@@ -22,10 +25,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define PIPE_BYTES (1024 * 1024)
-#define CRUMB      4096 /* less in one wake is not bulk */
-#define CRUMBS     16   /* so many in a row: copies again */
-#define UNARMED    (-1)
+#define PIPE_BYTES   (1024 * 1024)
+#define PIPE_LEAST   (64 * 1024) /* no figures speak for a smaller one */
+#define ASK_AGAIN_MS 1000
+#define CRUMB        4096 /* less in one wake is not bulk */
+#define CRUMBS       16   /* so many in a row: copies again */
+#define UNARMED      (-1)
 
 struct eye {
 	struct op op;
@@ -42,15 +47,31 @@ struct bulk {
 };
 
 /* --- pipes --- */
-static struct kpipe *pipe_make(struct kpipe_pool *pool)
+static struct kpipe_pool *pipes_of(const struct relay *r)
 {
-	struct kpipe *p = pool->made < pool->max ? slab_get(&pool->slab) : NULL;
+	return &relay_shard(r->loop)->pipes;
+}
 
+static bool pipe_widen(int fd)
+{
+	int n = PIPE_BYTES;
+
+	while (n >= PIPE_LEAST && fcntl(fd, F_SETPIPE_SZ, n) < n)
+		n /= 4;
+	return n >= PIPE_LEAST;
+}
+
+static struct kpipe *pipe_make(struct kpipe_pool *pool, uint64_t now_ms)
+{
+	struct kpipe *p = NULL;
+
+	if (pool->made < pool->max && now_ms >= pool->ask_ms)
+		p = slab_get(&pool->slab);
 	if (!p)
 		return NULL;
 	if (pipe2(p->fd, O_NONBLOCK | O_CLOEXEC))
 		goto fail_pipe;
-	if (fcntl(p->fd[1], F_SETPIPE_SZ, PIPE_BYTES) < PIPE_BYTES)
+	if (!pipe_widen(p->fd[1]))
 		goto fail_size;
 	p->held = 0;
 	pool->made++;
@@ -59,18 +80,19 @@ static struct kpipe *pipe_make(struct kpipe_pool *pool)
 fail_size:
 	close(p->fd[0]);
 	close(p->fd[1]);
-	pool->max = pool->made; /* the system's limit of pages in pipes: not asked again */
 fail_pipe:
+	pool->ask_ms = now_ms + ASK_AGAIN_MS;
 	slab_put(&pool->slab, p);
 	return NULL;
 }
 
-static struct kpipe *pipe_take(struct kpipe_pool *pool)
+static struct kpipe *pipe_take(const struct relay *r)
 {
+	struct kpipe_pool *pool = pipes_of(r);
 	struct kpipe *p = pool->free;
 
 	if (!p)
-		return pipe_make(pool);
+		return pipe_make(pool, loop_now_ms(r->loop));
 	pool->free = p->next;
 	return p;
 }
@@ -91,12 +113,12 @@ static void pipe_give(struct kpipe_pool *pool, struct kpipe *p)
 }
 
 /* Makes sure that one may be had now. */
-static bool pipe_ready(struct kpipe_pool *pool)
+static bool pipe_ready(const struct relay *r)
 {
-	struct kpipe *p = pipe_take(pool);
+	struct kpipe *p = pipe_take(r);
 
 	if (p)
-		pipe_give(pool, p);
+		pipe_give(pipes_of(r), p);
 	return p != NULL;
 }
 
@@ -118,11 +140,6 @@ void splice_close(struct relay_shard *s)
 	must(s->pipes.made == 0);
 	slab_close(&s->pipes.slab);
 	slab_close(&s->bulks);
-}
-
-static struct kpipe_pool *pipes_of(const struct relay *r)
-{
-	return &relay_shard(r->loop)->pipes;
 }
 
 bool splice_holds(const struct relay *r, unsigned way)
@@ -272,6 +289,7 @@ static bool fill(struct relay *r, unsigned way)
 		return false;
 	}
 	p->held = (uint32_t)n;
+	pipes_of(r)->spliced += (uint64_t)n;
 	b->eye[way].woken = false;
 	b->crumbs[way] = n < CRUMB ? b->crumbs[way] + 1 : 0;
 	relay_moved(r, way, (uint64_t)n);
@@ -285,7 +303,7 @@ static void pump(struct relay *r, unsigned way)
 
 	if (b->pipe[way] && !drain(r, way))
 		return;
-	b->pipe[way] = pipe_take(pipes_of(r));
+	b->pipe[way] = pipe_take(r);
 	if (!b->pipe[way]) {
 		to_copy(r, way);
 		return;
@@ -387,7 +405,7 @@ bool splice_turn(struct relay *r, unsigned way)
 		       (!op_idle(&beside->recv) && beside->recv.kind == OP_POLL);
 
 	must(w->state == WAY_COPY && !w->paused);
-	if (w->plain || w->hushing || !pipe_ready(pipes_of(r)) || !need_bulk(r)) {
+	if (w->plain || w->hushing || !pipe_ready(r) || !need_bulk(r)) {
 		w->run = 0; /* asked again after as many bytes */
 		return false;
 	}

@@ -86,9 +86,10 @@ void relay_dump(struct loop *l, int fd)
 	const struct relay_shard *s = relay_shard(l);
 	const struct list *node = s->all.next;
 
-	dprintf(fd, "  relay: %u tunnels, %llu queues, %llu bulk, %u pipes (at most %u)\n", s->n,
-		(unsigned long long)s->queues.n_live, (unsigned long long)s->bulks.n_live,
-		s->pipes.made, s->pipes.max);
+	dprintf(fd, "  relay: %u tunnels, %llu queues, %llu bulk\n", s->n,
+		(unsigned long long)s->queues.n_live, (unsigned long long)s->bulks.n_live);
+	dprintf(fd, "    %u pipes (at most %u), %llu bytes spliced\n", s->pipes.made, s->pipes.max,
+		(unsigned long long)s->pipes.spliced);
 	for (int i = 0; i < DUMP_MAX && node != &s->all; i++, node = node->next) {
 		const struct relay *r = container_of(node, struct relay, node);
 

@@ -5,6 +5,26 @@
 #include "relay/priv.h"
 
 #include <signal.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+
+/* The system's limit of a pipe's size. */
+static unsigned long pipe_bytes_max = 1u << 20;
+
+int fcntl(int fd, int cmd, ...)
+{
+	unsigned long arg;
+	va_list ap;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, unsigned long);
+	va_end(ap);
+	if (cmd == F_SETPIPE_SZ && arg > pipe_bytes_max) {
+		errno = EPERM;
+		return -1;
+	}
+	return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
 
 /* --- a tunnel and its two peers --- */
 struct tunnel {
@@ -341,8 +361,8 @@ static void bulk(struct rig *r, unsigned pipes, bool both)
 
 	open_shard(r, pipes);
 	begin(&t, r, 60000);
-	f[0] = flow_of(&t, BACK, 24u << 20);
-	f[1] = flow_of(&t, OUT, both ? 24u << 20 : 3000);
+	f[0] = flow_of(&t, BACK, 64u << 20);
+	f[1] = flow_of(&t, OUT, both ? 64u << 20 : 3000);
 	run(f, 2);
 	if (pipes) {
 		to_splice(&f[0]);
@@ -351,8 +371,10 @@ static void bulk(struct rig *r, unsigned pipes, bool both)
 		run(f, 2);
 		rig_until(r, pipes_free(r) == shard(r)->pipes.made);
 		assert_in_range(shard(r)->pipes.made, 1, pipes);
+		assert_in_range(shard(r)->pipes.spliced, 8u << 20, f[0].n + f[1].n);
 	} else {
 		assert_null(t.relay->bulk);
+		assert_int_equal(shard(r)->pipes.spliced, 0);
 	}
 	rig_until(r, shard(r)->queues.n_live == 0);
 	finish(&t);
@@ -429,6 +451,44 @@ static void without_a_pipe_it_copies_again(void **state)
 	finish(&a);
 	finish(&b);
 	assert_int_equal(shard(r)->pipes.made, 1);
+	close_shard(r);
+}
+
+static void the_system_refuses_the_size(void **state)
+{
+	RIG(r, state);
+	struct tunnel t;
+	struct flow f;
+
+	pipe_bytes_max = 256u * 1024;
+	open_shard(r, 1);
+	begin(&t, r, 0);
+	f = flow_of(&t, BACK, 0);
+	to_splice(&f);
+	assert_int_equal(fcntl(shard(r)->pipes.free->fd[0], F_GETPIPE_SZ, 0), 256 * 1024);
+	finish(&t);
+	pipe_bytes_max = 1u << 20;
+	close_shard(r);
+}
+
+static void the_system_refuses_a_pipe_for_a_while(void **state)
+{
+	RIG(r, state);
+	struct tunnel t;
+	struct flow f;
+
+	pipe_bytes_max = 0;
+	open_shard(r, 1);
+	begin(&t, r, 0);
+	f = flow_of(&t, OUT, 8u << 20);
+	run(&f, 1);
+	assert_int_equal(shard(r)->pipes.made, 0);
+	assert_int_equal(shard(r)->pipes.slab.n_live, 0);
+	assert_true(shard(r)->pipes.ask_ms > 0);
+	pipe_bytes_max = 1u << 20;
+	shard(r)->pipes.ask_ms = loop_now_ms(r->loop);
+	to_splice(&f);
+	finish(&t);
 	close_shard(r);
 }
 
@@ -810,6 +870,8 @@ int main(void)
 		RIG_TEST(bulk_by_splice_one_way),
 		RIG_TEST(the_end_comes_after_what_the_pipe_holds),
 		RIG_TEST(without_a_pipe_it_copies_again),
+		RIG_TEST(the_system_refuses_the_size),
+		RIG_TEST(the_system_refuses_a_pipe_for_a_while),
 		RIG_TEST(crumbs_are_copied_again),
 		RIG_TEST(a_slow_reader_stops_the_writer),
 		RIG_TEST(a_paused_way_beside_a_bulk_one),
