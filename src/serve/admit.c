@@ -54,8 +54,7 @@ void admit_gone(struct service *s, const struct door *d)
 	handover_count(s->shared->handover, loop_shard(s->loop), -1);
 	metric_set(s->cells, s->slot_shard_conns, s->n_conns);
 	acceptors_go(s->loop);
-	if (s->stopping)
-		loop_soon(s->loop, &s->check);
+	service_ended_one(s);
 }
 
 /* ---------------------------------------------------------------- conns */

@@ -39,6 +39,8 @@ struct service {
 	void *done_arg;
 };
 struct service *service_of(struct loop *);
+/* Something has ended: while stopping, it may have been the last. */
+void service_ended_one(struct service *);
 
 /* steps.c */
 extern const struct steps serve_steps;

@@ -152,6 +152,12 @@ static void close_doors(struct service *s)
 }
 
 /* ---------------------------------------------------------------- life */
+void service_ended_one(struct service *s)
+{
+	if (s->stopping)
+		loop_soon(s->loop, &s->check);
+}
+
 static void check_ended(struct task *t)
 {
 	struct service *s = container_of(t, struct service, check);

@@ -207,6 +207,12 @@ static enum verdict log_request(struct exchange *x)
 	return STEP_DONE;
 }
 
+/* An exchange may outlive its connection by a task. */
+static void request_freed(struct exchange *x)
+{
+	service_ended_one(service_of(x->loop));
+}
+
 enum { STEP_OPEN = 0, STEP_SCREEN, STEP_ROUTE, STEP_BEGIN, STEP_FLOW, STEP_LOG };
 static const struct step path[] = {
 	[STEP_OPEN] = { "open", open_request }, [STEP_SCREEN] = { "screen", screen },
@@ -219,4 +225,5 @@ const struct steps serve_steps = { .step = path,
 				   .again = STEP_ROUTE,
 				   .answer = STEP_BEGIN,
 				   .flow = STEP_FLOW,
-				   .answer_head = answer_head };
+				   .answer_head = answer_head,
+				   .freed = request_freed };
