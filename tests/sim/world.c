@@ -150,8 +150,8 @@ static void open_plan(struct world *w, const char *conf)
 	w->config = config_load_text("world", conf, strlen(conf), &report);
 	if (!w->config)
 		print_error("%.*s\n", (int)report.n, report.text);
-	assert_non_null(w->config);
 	free(report.text);
+	must(w->config != NULL);
 	plan = w->config->plan;
 	plan->pseudonym = STR("world");
 	for (uint32_t i = 0; i < plan->n_upstreams; i++) {
