@@ -149,11 +149,25 @@ static inline uint32_t tail_room(const struct bufq *q)
 	return s->cap - s->used;
 }
 
+/* Up to here copying is cheaper than one more span to carry, and to send. */
+#define TINY 256u
+
 /* A seg that is at most half full is not worth keeping while the one before it has room: what a
  * queue holds in memory stays within about twice its bytes, however small the pieces that came. */
 static inline bool worth_copying(const struct bufq *q, const struct span *s)
 {
-	return s->kind == SPAN_SEG && s->n <= s->own.seg->cap / 2 && s->n <= tail_room(q);
+	if (s->kind == SPAN_SEG)
+		return s->n <= s->own.seg->cap / 2 && s->n <= tail_room(q);
+	return s->kind == SPAN_CONST && s->n <= TINY && s->n <= tail_room(q);
+}
+
+/* Two tiny pieces in a row, cut out of a seg that others hold, too (small chunks of one receive):
+ * the second begins a seg of its own, in which those that follow find room.  Else each would cost a
+ * span. */
+static inline bool worth_a_seg(const struct span *last, const struct span *s)
+{
+	return s->kind == SPAN_SEG && s->n <= TINY && last->kind == SPAN_SEG && last->n <= TINY &&
+	       s->own.seg->refs > 1;
 }
 
 static void copy_behind(struct bufq *q, struct span *s)
@@ -166,6 +180,25 @@ static void copy_behind(struct bufq *q, struct span *s)
 	last->n += s->n;
 	q->bytes += s->n;
 	span_release(s);
+}
+
+/* Without memory for a seg it goes in as it is. */
+static bool push_own(struct bufq *q, struct span s)
+{
+	struct seg *own = seg_get(s.own.seg->home);
+	struct span copy = { .n = s.n, .kind = SPAN_SEG, .own.seg = own };
+
+	if (!own)
+		return ring_push(q, s);
+	memcpy(own->data, s.p, s.n);
+	own->used = s.n;
+	copy.p = own->data;
+	if (!ring_push(q, copy)) {
+		seg_drop(&own);
+		return false;
+	}
+	span_release(&s);
+	return true;
 }
 
 /* As ring_push, but lengthens the last span where s goes on right behind it. */
@@ -184,6 +217,8 @@ static inline bool ring_append(struct bufq *q, struct span s)
 			copy_behind(q, &s);
 			return true;
 		}
+		if (worth_a_seg(last, &s))
+			return push_own(q, s);
 	}
 	return ring_push(q, s);
 }
