@@ -78,8 +78,6 @@ static void do_close(struct loop *loop, int fd)
 	struct sock *k = sim_sock(s, fd);
 	struct sim_wire *w = k->wire;
 
-	for (unsigned i = 0; i < k->n_queue; i++)
-		sim_send_reset(k->queue[i]);
 	if (w && k->kind == SOCK_CONNECTED) {
 		w->sock = NULL;
 		if (k->reset_on_close || w->flow[IN].arrived > 0) {
@@ -92,9 +90,7 @@ static void do_close(struct loop *loop, int fd)
 		w->sock = NULL;
 		w->dead = true; /* the connect was given up */
 	}
-	free(k->queue);
-	free(k);
-	s->socks[fd - SIM_FD_FIRST] = NULL;
+	sim_sock_free(s, fd);
 }
 
 static void do_accept(struct loop *loop, struct op *op, bool shared)

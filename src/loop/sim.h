@@ -62,8 +62,11 @@ struct sim_peer {
 
 /* A listening descriptor of culvert's at this address. */
 int sim_listen(struct sim *, const struct sockaddr *, socklen_t);
-/* A client connects to it. */
-struct sim_peer *sim_call(struct sim *, int listen_fd, const struct sockaddr *from, socklen_t);
+/* The keeper closes it; who waits there is reset, later calls are. */
+void sim_unlisten(struct sim *, int listen_fd);
+/* A client connects there (both addresses have n bytes). */
+struct sim_peer *sim_call(struct sim *, const struct sockaddr *to, const struct sockaddr *from,
+			  socklen_t);
 
 enum sim_answer { SIM_REFUSES = 0, SIM_ACCEPTS, SIM_SILENT, SIM_UNREACHABLE };
 /* What becomes of connects to this address from now on (else: refused).  on_peer: it was

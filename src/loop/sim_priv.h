@@ -108,6 +108,7 @@ struct name sim_name(const struct sockaddr *, socklen_t);
 const struct place *sim_place(const struct sim *, const struct name *); /* NULL: nobody is there */
 int sim_sock_new(struct sim *, enum sock_kind);                         /* its descriptor */
 /* asserts that it is there */
+void sim_sock_free(struct sim *, int fd); /* who waits in its queue is reset */
 struct sock *sim_sock(const struct sim *, int fd);
 
 #endif

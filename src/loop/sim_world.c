@@ -382,6 +382,23 @@ int sim_sock_new(struct sim *s, enum sock_kind kind)
 	return SIM_FD_FIRST + (int)i;
 }
 
+void sim_sock_free(struct sim *s, int fd)
+{
+	struct sock *k = sim_sock(s, fd);
+
+	for (unsigned i = 0; i < k->n_queue; i++)
+		sim_send_reset(k->queue[i]);
+	free(k->queue);
+	free(k);
+	s->socks[fd - SIM_FD_FIRST] = NULL;
+}
+
+void sim_unlisten(struct sim *s, int listen_fd)
+{
+	must(sim_sock(s, listen_fd)->kind == SOCK_LISTENS);
+	sim_sock_free(s, listen_fd);
+}
+
 unsigned sim_sockets(const struct sim *s)
 {
 	unsigned n = 0;
@@ -420,10 +437,11 @@ static void call_arrives(void *arg)
 	reset_arrives_out(w);
 }
 
-struct sim_peer *sim_call(struct sim *s, int listen_fd, const struct sockaddr *from, socklen_t n)
+struct sim_peer *sim_call(struct sim *s, const struct sockaddr *to, const struct sockaddr *from,
+			  socklen_t n)
 {
-	struct name there = sim_name(from, n);
-	struct sim_wire *w = sim_wire_new(s, &there, &sim_sock(s, listen_fd)->name);
+	struct name there = sim_name(from, n), here = sim_name(to, n);
+	struct sim_wire *w = sim_wire_new(s, &there, &here);
 
 	sim_at(s, sim_latency(s), call_arrives, w);
 	return &w->peer;

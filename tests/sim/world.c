@@ -27,12 +27,29 @@ const char world_conf[] =
 	"  app: { servers: [\"http://" SERVER_1 ":80\", \"http://" SERVER_2 ":80\"] }\n"
 	"access_log: { to: ./access.log }\n";
 
+/* ---------------------------------------------------------------- failing */
+static char context[128], looking_at[256];
+
+void world_context(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(looking_at, sizeof(looking_at), fmt, ap);
+	va_end(ap);
+}
+
+static void on_panic(int fd, void *arg)
+{
+	(void)arg;
+	dprintf(fd, "%s %s\n", context, looking_at);
+}
+
 /* ---------------------------------------------------------------- the log */
 static struct log_sink *sink;
 static struct log_ring *ring;
 static int log_fd;
 static off_t log_read; /* so far */
-static unsigned log_lines;
 
 uint64_t world_seed(void)
 {
@@ -44,6 +61,7 @@ uint64_t world_seed(void)
 int world_group_setup(void **state)
 {
 	(void)state;
+	panic_hook(on_panic, NULL);
 	log_fd = memfd_create("access", MFD_CLOEXEC);
 	must(log_fd >= 0);
 	sink = log_sink_new("access", log_fd);
@@ -72,7 +90,6 @@ static bool next_line(char *to, size_t size)
 		return false;
 	*end = 0;
 	log_read += end - to + 1;
-	log_lines++;
 	return true;
 }
 
@@ -90,9 +107,21 @@ const char *world_line(struct world *w)
 	return "";
 }
 
-unsigned world_lines(void)
+const char *world_line_now(struct world *w)
 {
-	return log_lines;
+	static bool marked;
+	const char *line;
+
+	if (!marked) {
+		char *p = log_ring_reserve(ring, 2);
+
+		assert_non_null(p);
+		memcpy(p, "#\n", 2);
+		log_ring_commit(ring, 2);
+	}
+	line = world_line(w);
+	marked = line[0] != '#';
+	return marked ? line : NULL;
 }
 
 const char *world_logged(const char *line, const char *member)
@@ -114,18 +143,9 @@ const char *world_logged(const char *line, const char *member)
 	return value;
 }
 
-/* ---------------------------------------------------------------- failing */
-static char context[128];
-
-static void on_panic(int fd, void *arg)
-{
-	(void)arg;
-	dprintf(fd, "%s\n", context);
-}
-
 void world_fail(struct world *w, const char *file, int line, const char *what)
 {
-	print_error("%s: %.3f s after its mark: not so: %s\n", context,
+	print_error("%s %s: %.3f s after its mark: not so: %s\n", context, looking_at,
 		    (double)(sim_now_us(w->sim) - w->began_us) / 1e6, what);
 	if (w->service)
 		service_dump(w->service, 2);
@@ -160,12 +180,26 @@ static void open_plan(struct world *w, const char *conf)
 	}
 }
 
+static struct sockaddr_in door_at(enum door door)
+{
+	return address(HOME, door == WEB ? 80 : 3128);
+}
+
 static void open_doors(struct world *w)
 {
-	struct sockaddr_in web = address(HOME, 80), fwd = address(HOME, 3128);
+	for (int d = 0; d < DOORS; d++) {
+		struct sockaddr_in at = door_at((enum door)d);
 
-	w->listen[WEB] = sim_listen(w->sim, (struct sockaddr *)&web, sizeof(web));
-	w->listen[FWD] = sim_listen(w->sim, (struct sockaddr *)&fwd, sizeof(fwd));
+		w->listen[d] = sim_listen(w->sim, (struct sockaddr *)&at, sizeof(at));
+	}
+}
+
+/* As the main thread does when all shards have stopped. */
+static void close_doors(struct world *w)
+{
+	w->closed = true;
+	for (int d = 0; d < DOORS; d++)
+		sim_unlisten(w->sim, w->listen[d]);
 }
 
 void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
@@ -178,7 +212,7 @@ void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
 	memset(w, 0, sizeof(*w));
 	snprintf(context, sizeof(context), "CULVERT_SEED=%llu%s", (unsigned long long)seed,
 		 rough ? ", rough" : "");
-	panic_hook(on_panic, NULL);
+	looking_at[0] = 0;
 	w->budget.max = 256u << 20;
 	w->shared.budget = &w->budget;
 	w->shared.metrics = metrics_new(1);
@@ -233,11 +267,11 @@ void world_close(struct world *w)
 
 	world_stop(w);
 	run_until(w, w->ended && link_count(w->loop) == 0);
-	world_must(w, service_stopped(w->service));
+	world_must(w, w->closed);
 	world_must(w, exchange_count(w->loop) == 0 && relay_count(w->loop) == 0);
 	service_close(&w->service);
-	world_turn(w); /* the last closes */
-	assert_int_equal(sim_sockets(w->sim), DOORS);
+	loop_turn(w->loop, 0); /* the last closes */
+	assert_int_equal(sim_sockets(w->sim), 0);
 	loop_free(&w->loop);
 	sim_free(&w->sim);
 	close_plan(w);
@@ -250,9 +284,10 @@ void world_close(struct world *w)
 struct sim_peer *world_call(struct world *w, enum door door)
 {
 	struct sockaddr_in from = address("10.9.0.1", (uint16_t)(20000 + w->n_clients % 40000));
+	struct sockaddr_in to = door_at(door);
 
 	w->n_clients++;
-	return sim_call(w->sim, w->listen[door], (struct sockaddr *)&from, sizeof(from));
+	return sim_call(w->sim, (struct sockaddr *)&to, (struct sockaddr *)&from, sizeof(from));
 }
 
 void world_serve_as(struct world *w, const char *server, enum sim_answer answer,
@@ -336,11 +371,18 @@ void world_eat_all(struct sim_peer *p)
 }
 
 /* ---------------------------------------------------------------- time */
+static void turn(struct world *w, uint32_t wait_ms)
+{
+	loop_turn(w->loop, wait_ms);
+	if (w->stopping && !w->closed && service_stopped(w->service))
+		close_doors(w);
+}
+
 void world_turn(struct world *w)
 {
 	if (++w->turns > TURNS_MAX)
 		world_fail(w, __FILE__, __LINE__, "it comes to rest");
-	loop_turn(w->loop, 60 * 1000);
+	turn(w, 60 * 1000);
 }
 
 void world_pass(struct world *w, uint64_t us)
@@ -351,7 +393,7 @@ void world_pass(struct world *w, uint64_t us)
 		uint64_t left_ms = (until - sim_now_us(w->sim) + 999) / 1000;
 
 		w->turns++;
-		loop_turn(w->loop, (uint32_t)(left_ms < 60000 ? left_ms : 60000));
+		turn(w, (uint32_t)(left_ms < 60000 ? left_ms : 60000));
 	}
 }
 

@@ -39,7 +39,7 @@ struct world {
 	struct service_shared shared;
 	struct service *service;
 	int listen[DOORS];
-	bool stopping, ended;
+	bool stopping, closed, ended;
 	uint64_t turns, began_us;
 	unsigned n_clients;
 	struct sim_peer *server; /* the newest that world_serve() has accepted */
@@ -93,7 +93,10 @@ uint64_t world_ms(const struct world *);
 const char *world_line(struct world *);
 /* A member of that line's JSON, as text without quotes; "" if it is not there. */
 const char *world_logged(const char *line, const char *member);
-unsigned world_lines(void); /* written so far, in all worlds */
+/* The same without waiting for one that is still to be written: NULL when none is left. */
+const char *world_line_now(struct world *);
+/* What is being looked at, in words: shown when it fails. */
+void world_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t world_seed(void);
 int world_group_setup(void **state);    /* opens the log: give it to cmocka_run_group_tests */
