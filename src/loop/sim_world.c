@@ -138,6 +138,8 @@ void sim_run_events(struct sim *s)
 /* ---------------------------------------------------------------- flows */
 void sim_flow_put(struct flow *f, const void *p, size_t n)
 {
+	if (n == 0)
+		return;
 	f->p = sim_grown(f->p, f->n + n, &f->room, 1);
 	memcpy(f->p + f->n, p, n);
 	f->n += n;
@@ -171,11 +173,13 @@ static void take_in(struct sim_peer *p)
 	if (p->hold || p->gone)
 		return;
 	p->got = sim_grown(p->got, p->n_got + n + 1, &p->room_got, 1);
-	memcpy(p->got + p->n_got, f->p, n);
+	if (n > 0) {
+		memcpy(p->got + p->n_got, f->p, n);
+		sim_flow_drop(f, n);
+	}
 	p->n_got += n;
 	p->n_all += n;
 	p->got[p->n_got] = 0;
-	sim_flow_drop(f, n);
 	if (sim_flow_ended(f))
 		p->eof = true;
 }

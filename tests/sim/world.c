@@ -96,11 +96,12 @@ static bool next_line(char *to, size_t size)
 const char *world_line(struct world *w)
 {
 	static char line[16384];
-	const struct timespec nap = { .tv_nsec = 1000000 };
+	const struct timespec nap = { .tv_nsec = 100000 };
 
-	for (int i = 0; i < LOG_REAL_S * 1000; i++) {
+	for (int i = 0; i < LOG_REAL_S * 10000; i++) {
 		if (next_line(line, sizeof(line)))
 			return line;
+		log_writer_poke();
 		nanosleep(&nap, NULL);
 	}
 	world_fail(w, __FILE__, __LINE__, "a line in the access log");
