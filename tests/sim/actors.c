@@ -495,7 +495,7 @@ static void misbehave(struct client *c)
 	struct sim *s = c->a->w->sim;
 
 	c->hangs_up_at = SIZE_MAX;
-	if (c->a->good)
+	if (c->a->mood == MOOD_GOOD)
 		return;
 	if (sim_random(s, 5) == 0)
 		c->hangs_up_at = sim_random(s, (uint32_t)c->says.n + 1);
@@ -616,7 +616,7 @@ static void put_answer(struct server *v)
 	else if (framing == CHUNKED && !bodyless)
 		putf(&v->says, "Transfer-Encoding: chunked\r\n");
 	v->closes = framing == UNTIL_END && !bodyless ? true : sim_random(s, 5) == 0;
-	if (v->closes && (v->a->good || sim_random(s, 2)))
+	if (v->closes && (v->a->mood == MOOD_GOOD || sim_random(s, 2)))
 		putf(&v->says, "Connection: close\r\n");
 	putf(&v->says, "\r\n");
 	v->resets = false;
@@ -636,7 +636,7 @@ static enum deed choose_deed(struct server *v)
 {
 	struct sim *s = v->a->w->sim;
 
-	if (v->a->good || sim_random(s, 3))
+	if (v->a->mood == MOOD_GOOD || sim_random(s, 3))
 		return sim_random(s, 6) ? DEED_ANSWER : DEED_EARLY;
 	return DEED_CUT + sim_random(s, DEED_HANG_UP - DEED_CUT + 1);
 }
@@ -763,19 +763,19 @@ static void on_tunnel(struct sim_peer *p, void *arg)
 }
 
 /* ---------------------------------------------------------------- all of them */
-void actors_open(struct actors *a, struct world *w, bool good)
+void actors_open(struct actors *a, struct world *w, enum mood mood)
 {
 	static const char *const at[SERVERS] = { SERVER_1, SERVER_2 };
 
 	memset(a, 0, sizeof(*a));
 	a->w = w;
-	a->good = good;
+	a->mood = mood;
 	a->mine = calloc(1, sizeof(struct mine));
 	must(a->mine != NULL);
 	for (int i = 0; i < SERVERS; i++)
 		world_serve_as(w, at[i], SIM_ACCEPTS, on_peer, a);
 	world_serve_as(w, ECHO, SIM_ACCEPTS, on_tunnel, a);
-	if (!good && sim_random(w->sim, 4) == 0)
+	if (mood != MOOD_GOOD && sim_random(w->sim, 4) == 0)
 		world_serve_as(w, SERVER_2, SIM_REFUSES + 2 * sim_random(w->sim, 2), on_peer, a);
 }
 
@@ -803,8 +803,10 @@ static void read_line(struct actors *a, const char *line)
 	unsigned id = agent[0] == 'r' ? (unsigned)strtoul(agent + 1, NULL, 10) : 0;
 	struct truth *t = &a->truth[id];
 
-	if (id == 0)
-		return; /* cut before its head was there */
+	if (id == 0) {
+		a->n_nameless++;
+		return;
+	}
 	world_must(a->w, id <= a->n_requests);
 	t->lines++;
 	t->logged_status = (unsigned)strtoul(world_logged(line, "status"), NULL, 10);
@@ -812,27 +814,40 @@ static void read_line(struct actors *a, const char *line)
 	snprintf(t->reason, sizeof(t->reason), "%s", world_logged(line, "reason"));
 }
 
-static void check(struct actors *a, unsigned id)
+/* What must be so of every request, whatever happened. */
+static void check(struct actors *a, const struct truth *t)
 {
-	struct truth *t = &a->truth[id];
+	struct world *w = a->w;
+
+	world_must(w, t->lines <= 1);
+	world_must(w, t->lines == 1 || t->heads == 0);
+	/* What ended before its head was read has a line that does not name it. */
+	if (t->lines == 0 && t->status)
+		world_must(w, a->n_nameless-- > 0);
+	if (t->status && t->lines && !t->aborted)
+		world_must(w, t->logged_status == t->status);
+	if (t->whole && t->lines && !t->aborted && !t->tunnel)
+		world_must(w, t->logged_complete);
+	if (t->deed == DEED_CUT && t->logged_status == t->answer_status)
+		world_must(w, !t->logged_complete);
+}
+
+/* What must be so where culvert had all it needs, and the client wanted its answer. */
+static void check_service(struct actors *a, const struct truth *t)
+{
 	struct world *w = a->w;
 	bool answered = t->deed == DEED_ANSWER || t->deed == DEED_EARLY || t->deed == DEED_ECHO;
 
-	world_must(w, t->lines <= 1);
-	/* What was cut before its head was there has a line that does not name it. */
-	world_must(w, t->lines == 1 || (t->heads == 0 && (t->status == 0 || t->aborted)));
-	if (t->status && !t->aborted)
-		world_must(w, t->logged_status == t->status);
-	if (t->whole && !t->aborted && !t->tunnel)
-		world_must(w, t->logged_complete);
-	if (t->status && !t->whole && !t->aborted && !t->bulky)
+	if (a->mood == MOOD_POOR || t->aborted || t->bulky)
+		return;
+	if (t->status && !t->whole)
 		world_must(w, !t->logged_complete && t->reason[0]);
-	if (t->deed == DEED_CUT && t->logged_status == t->answer_status)
-		world_must(w, !t->logged_complete);
-	if (answered && !t->aborted && !t->bulky)
+	if (t->status)
+		world_must(w, t->lines == 1);
+	if (answered)
 		world_must(w, t->whole && !t->own);
-	if (a->good)
-		world_must(w, answered || t->aborted || t->bulky);
+	if (a->mood == MOOD_GOOD)
+		world_must(w, answered);
 }
 
 void actors_check(struct actors *a)
@@ -851,7 +866,8 @@ void actors_check(struct actors *a)
 			t->aborted ? ", aborted" : "", t->heads, (int)t->deed, t->answer_status,
 			t->status, t->own ? " own" : "", t->whole ? " whole" : "", t->lines,
 			t->logged_status, t->reason);
-		check(a, id);
+		check(a, t);
+		check_service(a, t);
 	}
 }
 

@@ -49,18 +49,25 @@ struct truth {
 	char reason[64];
 };
 
+enum mood {
+	MOOD_GOOD = 0, /* nobody misbehaves: each request must succeed */
+	MOOD_BAD,      /* clients and servers do what they like */
+	MOOD_POOR      /* so they do, and culvert lacks memory or is cut off: anything may fail */
+};
+
 #define ACTORS_REQUESTS 256
 struct actors {
 	struct world *w;
 	struct truth truth[ACTORS_REQUESTS];
 	unsigned n_requests, n_clients, n_over;
 	uint64_t memory_max; /* the most that was in use between turns */
-	bool good;           /* nobody misbehaves: each request must succeed */
+	enum mood mood;
+	unsigned n_nameless; /* lines of the log without a request's number */
 	void *mine;          /* what to free */
 };
 
 /* The servers of the world get actors; one of the two is dead now and then. */
-void actors_open(struct actors *, struct world *, bool good);
+void actors_open(struct actors *, struct world *, enum mood);
 void actors_client(struct actors *);     /* one more, at a random moment soon */
 bool actors_over(const struct actors *); /* all clients have ended */
 void actors_check(struct actors *);      /* after the world came to rest: truth and log agree */
