@@ -4,6 +4,8 @@
  * reports and what a plain one reports are the same peer. */
 #include "base/addr.h"
 
+#include "base/panic.h"
+
 #include <arpa/inet.h>
 
 static const uint8_t mapped_prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -229,13 +231,43 @@ void addr_set_port(struct addr *a, uint16_t port)
 
 /* --- print --- */
 
-static void out_v4(struct out *o, const uint8_t ip[4])
+/* The bytes of an address as text: three digits at most, then their number. */
+/* clang-format off */
+#define OCTET(n) { \
+	'0' + ((n) >= 100 ? (n) / 100 : (n) >= 10 ? (n) / 10 : (n)), \
+	'0' + ((n) >= 100 ? (n) / 10 % 10 : (n) % 10), '0' + (n) % 10, \
+	1 + ((n) >= 10) + ((n) >= 100) }
+#define OCTETS4(n)  OCTET(n), OCTET((n) + 1), OCTET((n) + 2), OCTET((n) + 3)
+#define OCTETS16(n) OCTETS4(n), OCTETS4((n) + 4), OCTETS4((n) + 8), OCTETS4((n) + 12)
+#define OCTETS64(n) OCTETS16(n), OCTETS16((n) + 16), OCTETS16((n) + 32), OCTETS16((n) + 48)
+static const char octets[256][4] = { OCTETS64(0), OCTETS64(64), OCTETS64(128), OCTETS64(192) };
+/* clang-format on */
+
+#define V4_TEXT 16u /* 255.255.255.255, and one byte more that is written */
+static inline char *put_v4(char *p, const uint8_t ip[4])
 {
 	for (unsigned i = 0; i < 4; i++) {
-		if (i)
-			out_char(o, '.');
-		out_u64(o, ip[i]);
+		memcpy(p, octets[ip[i]], 4);
+		p += octets[ip[i]][3];
+		*p++ = '.';
 	}
+	return p - 1;
+}
+
+/* Near the end of the buffer: it may fit, or not. */
+static COLD void v4_at_end(struct out *o, const uint8_t ip[4])
+{
+	char text[V4_TEXT];
+
+	out_mem(o, text, (size_t)(put_v4(text, ip) - text));
+}
+
+static inline void out_v4(struct out *o, const uint8_t ip[4])
+{
+	if (__builtin_expect(o->end - o->p >= (ptrdiff_t)V4_TEXT, 1))
+		o->p = put_v4(o->p, ip);
+	else
+		v4_at_end(o, ip);
 }
 
 /* The longest run of at least two zero groups, the first of equals (RFC 5952 §4.2). */

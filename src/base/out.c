@@ -6,6 +6,7 @@
  * machine can. */
 #include "base/out.h"
 
+#include "base/digits.h"
 #include "base/panic.h"
 
 #include <stdarg.h>
@@ -18,47 +19,20 @@
 
 /* --- numbers --- */
 
-/* clang-format off */
-static const char pairs[] =
-	"00010203040506070809" "10111213141516171819" "20212223242526272829" "30313233343536373839"
-	"40414243444546474849" "50515253545556575859" "60616263646566676869" "70717273747576777879"
-	"80818283848586878889" "90919293949596979899";
-/* clang-format on */
-
-static inline void put2(char *p, unsigned v)
+/* Near the end of the buffer: it may fit, or not. */
+static COLD void u64_at_end(struct out *o, uint64_t v)
 {
-	memcpy(p, pairs + 2 * v, 2);
-}
+	char text[DIGITS_MAX];
 
-/* Writes v so that it ends before `end`; returns where it begins. */
-static inline char *digits_back(char *end, uint64_t v)
-{
-	while (v >= 100) {
-		uint64_t rest = v / 100;
-
-		end -= 2;
-		put2(end, (unsigned)(v - rest * 100));
-		v = rest;
-	}
-	if (v >= 10) {
-		end -= 2;
-		put2(end, (unsigned)v);
-	} else {
-		*--end = (char)('0' + v);
-	}
-	return end;
+	out_mem(o, text, (size_t)(digits_put(text, v) - text));
 }
 
 void out_u64(struct out *o, uint64_t v)
 {
-	char buf[20], *end = buf + sizeof(buf), *p;
-
-	if (v < 10) {
-		out_char(o, (char)('0' + v));
-		return;
-	}
-	p = digits_back(end, v);
-	out_mem(o, p, (size_t)(end - p));
+	if (__builtin_expect(o->end - o->p >= (ptrdiff_t)DIGITS_MAX, 1))
+		o->p = digits_put(o->p, v);
+	else
+		u64_at_end(o, v);
 }
 
 static const char hex[] = "0123456789abcdef";
@@ -76,15 +50,13 @@ void out_hex(struct out *o, uint64_t v)
 
 void out_ms(struct out *o, uint64_t us)
 {
-	char buf[24], *end = buf + sizeof(buf), *p = end - 3;
-	uint64_t ms = us / 1000;
-	unsigned part = (unsigned)(us - ms * 1000), tens = part / 10;
+	char text[DIGITS_MAX + 4], *p = digits_put(text, us / 1000);
+	unsigned part = (unsigned)(us % 1000);
 
-	put2(p, tens);
-	p[2] = (char)('0' + part - tens * 10);
-	*--p = '.';
-	p = digits_back(p, ms);
-	out_mem(o, p, (size_t)(end - p));
+	p[0] = '.';
+	p[1] = (char)('0' + part / 100);
+	digits_put2(p + 2, part % 100);
+	out_mem(o, text, (size_t)(p + 4 - text));
 }
 
 /* --- escapes --- */
@@ -371,18 +343,18 @@ static struct date date_of(int64_t wall_us)
 
 static inline void put4(char *p, unsigned v)
 {
-	put2(p, v / 100);
-	put2(p + 2, v % 100);
+	digits_put2(p, v / 100);
+	digits_put2(p + 2, v % 100);
 }
 
 /* "hh:mm:ss" */
 static inline void put_clock(char *p, const struct date *d)
 {
-	put2(p, d->hour);
+	digits_put2(p, d->hour);
 	p[2] = ':';
-	put2(p + 3, d->min);
+	digits_put2(p + 3, d->min);
 	p[5] = ':';
-	put2(p + 6, d->sec);
+	digits_put2(p + 6, d->sec);
 }
 
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -394,12 +366,12 @@ void out_time_rfc3339(struct out *o, int64_t wall_us)
 	struct date d = date_of(wall_us);
 
 	put4(t, d.year);
-	put2(t + 5, d.month);
-	put2(t + 8, d.day);
+	digits_put2(t + 5, d.month);
+	digits_put2(t + 8, d.day);
 	put_clock(t + 11, &d);
-	put2(t + 20, d.us / 10000);
-	put2(t + 22, d.us / 100 % 100);
-	put2(t + 24, d.us % 100);
+	digits_put2(t + 20, d.us / 10000);
+	digits_put2(t + 22, d.us / 100 % 100);
+	digits_put2(t + 24, d.us % 100);
 	out_mem(o, t, sizeof(t));
 }
 
@@ -409,7 +381,7 @@ void out_time_http(struct out *o, int64_t wall_us)
 	struct date d = date_of(wall_us);
 
 	memcpy(t, weekdays + 3 * d.weekday, 3);
-	put2(t + 5, d.day);
+	digits_put2(t + 5, d.day);
 	memcpy(t + 8, months + 3 * (d.month - 1), 3);
 	put4(t + 12, d.year);
 	put_clock(t + 17, &d);
@@ -421,7 +393,7 @@ void out_time_clf(struct out *o, int64_t wall_us)
 	char t[26] = "00/Jan/0000:00:00:00 +0000";
 	struct date d = date_of(wall_us);
 
-	put2(t, d.day);
+	digits_put2(t, d.day);
 	memcpy(t + 3, months + 3 * (d.month - 1), 3);
 	put4(t + 7, d.year);
 	put_clock(t + 12, &d);

@@ -46,7 +46,10 @@ static inline void out_str(struct out *o, struct str s)
 
 static inline void out_char(struct out *o, char c)
 {
-	out_mem(o, &c, 1);
+	if (__builtin_expect(o->p == o->end, 0))
+		o->over = true;
+	else
+		*o->p++ = c;
 }
 
 void out_u64(struct out *o, uint64_t v);

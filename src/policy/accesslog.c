@@ -8,6 +8,7 @@
  *   exchange -> struct line -> text             a request, at its end
  *            -> record -> struct line -> text   a tunnel: packed at its begin, as the exchange is
  *                                               gone by then */
+#include "base/digits.h"
 #include "policy/policy.h"
 
 #include <endian.h>
@@ -92,16 +93,20 @@ static struct str without_userinfo(struct str s)
 	return (struct str){ .p = at + 1, .n = s.n - (uint32_t)(at + 1 - s.p) };
 }
 
+/* The first value that says something. */
+static struct str first_value(const struct head *h, enum hdr_id id)
+{
+	const struct field *f = head_find(h, id);
+
+	while (f && !f->value_n)
+		f = head_find_next(h, f);
+	return f ? field_value(f) : STR_NONE;
+}
+
 static void take_fields(struct line *l, const struct head *h)
 {
-	for (uint32_t i = 0; i < h->n_fields; i++) {
-		const struct field *f = &h->fields[i];
-
-		if (f->id == HDR_USER_AGENT && !l->text[TEXT_AGENT].n)
-			l->text[TEXT_AGENT] = field_value(f);
-		else if (f->id == HDR_REFERER && !l->text[TEXT_REFERER].n)
-			l->text[TEXT_REFERER] = without_userinfo(field_value(f));
-	}
+	l->text[TEXT_AGENT] = first_value(h, HDR_USER_AGENT);
+	l->text[TEXT_REFERER] = without_userinfo(first_value(h, HDR_REFERER));
 }
 
 static struct str scheme_of(const struct exchange *x, const struct head *h)
@@ -230,50 +235,6 @@ static inline char *put_str(char *p, struct str s)
 	return p + s.n;
 }
 
-/* clang-format off */
-static const char pairs[] =
-	"00010203040506070809" "10111213141516171819" "20212223242526272829" "30313233343536373839"
-	"40414243444546474849" "50515253545556575859" "60616263646566676869" "70717273747576777879"
-	"80818283848586878889" "90919293949596979899";
-/* clang-format on */
-
-static inline void put2(char *p, unsigned v)
-{
-	memcpy(p, pairs + 2 * v, 2);
-}
-
-static char *put_long(char *p, uint64_t v)
-{
-	char digits[20], *end = digits + sizeof(digits), *d = end;
-
-	for (; v >= 100; v /= 100)
-		put2(d -= 2, (unsigned)(v % 100));
-	if (v >= 10)
-		put2(d -= 2, (unsigned)v);
-	else
-		*--d = (char)('0' + v);
-	memcpy(p, d, (size_t)(end - d));
-	return p + (end - d);
-}
-
-static inline char *put_u64(char *p, uint64_t v)
-{
-	if (v < 10) {
-		*p = (char)('0' + v);
-		return p + 1;
-	}
-	if (v < 100) {
-		put2(p, (unsigned)v);
-		return p + 2;
-	}
-	if (v < 1000) {
-		*p = (char)('0' + v / 100);
-		put2(p + 1, (unsigned)(v % 100));
-		return p + 3;
-	}
-	return put_long(p, v);
-}
-
 /* Microseconds as milliseconds with three decimals. */
 static inline char *put_ms(char *p, uint64_t us)
 {
@@ -282,10 +243,10 @@ static inline char *put_ms(char *p, uint64_t us)
 	if (!us)
 		return LIT(p, "0.000");
 	part = (unsigned)(us % 1000);
-	p = put_u64(p, us / 1000);
+	p = digits_put(p, us / 1000);
 	p[0] = '.';
 	p[1] = (char)('0' + part / 100);
-	put2(p + 2, part % 100);
+	digits_put2(p + 2, part % 100);
 	return p + 4;
 }
 
@@ -326,9 +287,9 @@ static inline char *put_time(char *p, int64_t wall_us)
 		second = s;
 	}
 	memcpy(p, text, sizeof(text));
-	put2(p + 20, us / 10000);
-	put2(p + 22, us / 100 % 100);
-	put2(p + 24, us % 100);
+	digits_put2(p + 20, us / 10000);
+	digits_put2(p + 22, us / 100 % 100);
+	digits_put2(p + 24, us % 100);
 	return p + sizeof(text);
 }
 
@@ -416,7 +377,7 @@ static inline bool copy_clean(char *to, struct str s)
 	return all_clean(few | blank << 24, blank);
 }
 
-static char *put_escaped(char *p, struct str s, uint32_t room)
+static COLD char *put_escaped(char *p, struct str s, uint32_t room)
 {
 	struct out o;
 
@@ -435,39 +396,13 @@ static inline char *put_text(char *p, struct str s, uint32_t room)
 
 /* --- addresses --- */
 
-/* The IPv4 addresses of late: those of a connection and of servers come again and again. */
-struct v4_text {
-	uint64_t key; /* the first bytes of its sockaddr: family, port, address; 0: empty */
-	uint8_t n, ip_n;
-	char text[22]; /* 255.255.255.255:65535 */
-};
+#define ADDR_ROOM 64u
 
-static struct v4_text *v4_text(const struct addr *a)
-{
-	static _Thread_local struct v4_text late[32];
-	struct v4_text *t;
-	struct out o;
-	uint64_t key;
-
-	memcpy(&key, &a->u.in, sizeof(key));
-	t = &late[key * 0x9e3779b97f4a7c15 >> 59];
-	if (__builtin_expect(t->key == key, 1))
-		return t;
-	t->key = key;
-	out_init(&o, t->text, sizeof(t->text));
-	addr_ip_out(&o, a);
-	t->ip_n = (uint8_t)out_len(&o);
-	out_init(&o, t->text, sizeof(t->text));
-	addr_out(&o, a);
-	t->n = (uint8_t)out_len(&o);
-	return t;
-}
-
-static char *put_other_addr(char *p, const struct addr *a, bool port)
+static inline char *put_addr(char *p, const struct addr *a, bool port)
 {
 	struct out o;
 
-	out_init(&o, p, 64);
+	out_init(&o, p, ADDR_ROOM);
 	if (a->u.sa.sa_family == AF_UNIX)
 		out_lit(&o, "unix");
 	else if (port)
@@ -477,20 +412,9 @@ static char *put_other_addr(char *p, const struct addr *a, bool port)
 	return o.p;
 }
 
-static inline char *put_addr(char *p, const struct addr *a, bool port)
-{
-	const struct v4_text *t;
-
-	if (a->u.sa.sa_family != AF_INET)
-		return put_other_addr(p, a, port);
-	t = v4_text(a);
-	memcpy(p, t->text, sizeof(t->text));
-	return p + (port ? t->n : t->ip_n);
-}
-
 /* --- JSON --- */
 
-#define NUMBER(p, name, v) put_u64(LIT(p, ",\"" name "\":"), v)
+#define NUMBER(p, name, v) digits_put(LIT(p, ",\"" name "\":"), v)
 #define MS(p, name, us)    put_ms(LIT(p, ",\"" name "\":"), us)
 #define BOOL(p, name, v)   ((v) ? LIT(p, ",\"" name "\":true") : LIT(p, ",\"" name "\":false"))
 #define TEXT(p, name, s, room)                          \
@@ -526,7 +450,7 @@ static char *host_json(char *p, const struct line *l)
 		*p++ = ']';
 	if (l->port) {
 		*p++ = ':';
-		p = put_u64(p, l->port);
+		p = digits_put(p, l->port);
 	}
 	*p++ = '"';
 	return p;
@@ -541,7 +465,7 @@ static char *connection_json(char *p, const struct line *l)
 	p = put_hex16(LIT(p, "\",\"conn_id\":\""), l->conn_id);
 	if (l->kind != LOG_KIND_REFUSED)
 		p = put_hex16(LIT(p, "\",\"request_id\":\""), l->request_id);
-	p = put_u64(LIT(p, "\",\"shard\":"), l->shard);
+	p = digits_put(LIT(p, "\",\"shard\":"), l->shard);
 	TEXT(p, "listener", l->text[TEXT_LISTENER], NAME_ROOM);
 	TEXT(p, "site", l->text[TEXT_SITE], NAME_ROOM);
 	TEXT(p, "route", l->text[TEXT_ROUTE], NAME_ROOM);
@@ -648,7 +572,7 @@ static void request_combined(struct out *o, const struct line *l)
 
 static void client_combined(struct out *o, const struct line *l)
 {
-	char text[64];
+	char text[ADDR_ROOM];
 	char *end = put_addr(text, l->client, false);
 
 	out_mem(o, text, (size_t)(end - text));
