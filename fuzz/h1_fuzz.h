@@ -107,7 +107,8 @@ static inline void check_fields(const struct head *h, const char *buf, uint32_t 
 			must(name.p[k] > ' ' && name.p[k] < 0x7f && name.p[k] != ':');
 		check_value(value);
 		must(str_eq(value, str_trim(value)));
-		must(hdr_lookup(name) == f->id);
+		must(hdr_lookup(name) == f->id && (h->ids & HDR_BIT(f->id)));
+		must(!(f->flags & HDR_F_NOMINATED) || h->nominated);
 		must((f->flags & ~HDR_F_NOMINATED) == hdr_table[f->id].flags);
 		must(f->id != HDR_CONTENT_LENGTH && f->id != HDR_TRANSFER_ENCODING);
 		must(f->id != HDR_CONNECTION && f->id != HDR_KEEP_ALIVE && f->id != HDR_UPGRADE &&

@@ -19,6 +19,19 @@ const struct hdr_row hdr_table[HDR_ROWS] = {
 #undef HDR
 };
 
+/* clang-format off */
+#define HDR(id, text, as, f) | (((f) & (HOP | FRAME)) ? HDR_BIT(HDR_##id) : 0)
+const uint64_t hdr_hop_or_frame = 0
+#include "exchange/head.tbl"
+;
+#undef HDR
+#define HDR(id, text, as, f) | (((f) & IDENT) ? HDR_BIT(HDR_##id) : 0)
+const uint64_t hdr_ident = 0
+#include "exchange/head.tbl"
+;
+#undef HDR
+/* clang-format on */
+
 /* --- lookup --- */
 
 #define NAME_MIN 2u
@@ -223,7 +236,7 @@ static struct field *find_from(const struct head *h, uint32_t i, enum hdr_id id)
 	return NULL;
 }
 
-struct field *head_find(const struct head *h, enum hdr_id id)
+struct field *head_search(const struct head *h, enum hdr_id id)
 {
 	return find_from(h, 0, id);
 }
@@ -246,7 +259,7 @@ struct field *head_find_name(const struct head *h, struct str name)
 }
 
 /* Room for one more, doubling; the old array stays in the arena. */
-static bool make_room(struct head *h, struct arena *a)
+static COLD bool make_room(struct head *h, struct arena *a)
 {
 	uint32_t cap = h->cap_fields < 4 ? 8 : 2 * h->cap_fields;
 	struct field *to = arena_alloc(a, cap * sizeof(*to));
@@ -260,18 +273,21 @@ static bool make_room(struct head *h, struct arena *a)
 	return true;
 }
 
-static bool add(struct head *h, struct arena *a, enum hdr_id id, struct str name, struct str value)
+static inline bool add(struct head *h, struct arena *a, enum hdr_id id, struct str name,
+		       struct str value)
 {
+	struct field *f;
+
 	if (name.n > UINT16_MAX || (h->n_fields == h->cap_fields && !make_room(h, a)))
 		return false;
-	h->fields[h->n_fields++] = (struct field){
-		.name = name.p,
-		.name_n = (uint16_t)name.n,
-		.value = value.p,
-		.value_n = value.n,
-		.id = (uint8_t)id,
-		.flags = hdr_table[id].flags,
-	};
+	f = &h->fields[h->n_fields++];
+	f->name = name.p;
+	f->value = value.p;
+	f->name_n = (uint16_t)name.n;
+	f->id = (uint8_t)id;
+	f->flags = hdr_table[id].flags;
+	f->value_n = value.n;
+	h->ids |= HDR_BIT(id);
 	return true;
 }
 
@@ -289,10 +305,13 @@ void head_remove(struct head *h, enum hdr_id id)
 {
 	uint32_t to = 0;
 
+	if (!(h->ids & HDR_BIT(id)))
+		return;
 	for (uint32_t i = 0; i < h->n_fields; i++)
 		if (h->fields[i].id != id && to++ != i)
 			h->fields[to - 1] = h->fields[i];
 	h->n_fields = to;
+	h->ids &= ~HDR_BIT(id);
 }
 
 void head_remove_flags(struct head *h, uint32_t mask)

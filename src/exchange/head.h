@@ -43,6 +43,10 @@ struct hdr_row {
 	uint8_t flags;    /* enum hdr_flag */
 };
 extern const struct hdr_row hdr_table[HDR_ROWS];
+#define HDR_BIT(id) ((uint64_t)1 << (id))
+_Static_assert(HDR_ROWS <= 64, "a set of ids is one word");
+/* the ids whose row has one of the flags HOP and FRAME; IDENT */
+extern const uint64_t hdr_hop_or_frame, hdr_ident;
 /* Case-insensitive; HDR_OTHER when unknown.  The name holds no control bytes (parsers have refused
  * them).  `_` and `.` are not folded: see head_field_folds(). */
 enum hdr_id hdr_lookup(struct str name);
@@ -128,10 +132,18 @@ struct head {
 	struct str upgrade; /* HEAD_UPGRADE: the offered or chosen protocols (h2c taken out) */
 	struct field *fields;
 	uint32_t n_fields, cap_fields;
+	/* Set of the ids (HDR_BIT) that are in the list, maybe of more: what is not in the set
+	 * needs no search.  Who fills the list by hand adds to it. */
+	uint64_t ids;
+	bool nominated; /* a field of the list has HDR_F_NOMINATED */
 };
 
 /* The first field with this id, or NULL.  The next: pass the last one found. */
-struct field *head_find(const struct head *h, enum hdr_id id);
+struct field *head_search(const struct head *h, enum hdr_id id);
+static inline struct field *head_find(const struct head *h, enum hdr_id id)
+{
+	return h->ids & HDR_BIT(id) ? head_search(h, id) : NULL;
+}
 struct field *head_find_next(const struct head *h, const struct field *after);
 struct field *head_find_name(const struct head *h, struct str name);
 /* Adds a field whose strings live as long as the head (borrowed).  False: out of memory, or a name

@@ -139,6 +139,8 @@ static void strip(struct head *h, bool request)
 {
 	uint32_t out = 0;
 
+	if (!(h->ids & (hdr_hop_or_frame | HDR_BIT(HDR_OTHER))) && !h->nominated)
+		return; /* nearly always */
 	for (uint32_t i = 0; i < h->n_fields; i++) {
 		const struct field *f = &h->fields[i];
 		bool drop = f->flags & (HDR_F_HOP | HDR_F_FRAME | HDR_F_NOMINATED);
@@ -250,10 +252,10 @@ static bool extend_list(struct exchange *x, struct head *h, struct str peer)
 	struct out o;
 	char *text;
 
+	if (!head_find(h, HDR_X_FORWARDED_FOR))
+		return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR, peer);
 	for (const struct field *f = head_find(h, HDR_X_FORWARDED_FOR); f; f = head_find_next(h, f))
 		n += f->value_n + 2;
-	if (n == peer.n + 2)
-		return head_add_id(h, &x->arena, HDR_X_FORWARDED_FOR, peer);
 	text = arena_alloc(&x->arena, n);
 	if (!text)
 		return false;
@@ -271,9 +273,12 @@ static bool extend_list(struct exchange *x, struct head *h, struct str peer)
 
 static struct str host_text(struct exchange *x, const struct head *h)
 {
-	char *text = arena_alloc(&x->arena, h->host.n + 10);
 	struct out o;
+	char *text;
 
+	if (!h->host_is_v6 && !h->port)
+		return h->host;
+	text = arena_alloc(&x->arena, h->host.n + 10);
 	if (!text)
 		return STR_NONE;
 	out_init(&o, text, h->host.n + 10);
@@ -312,6 +317,8 @@ static void drop_claims(struct head *h)
 {
 	uint32_t out = 0;
 
+	if (!(h->ids & (hdr_ident | HDR_BIT(HDR_OTHER))))
+		return;
 	for (uint32_t i = 0; i < h->n_fields; i++)
 		if (!(h->fields[i].flags & HDR_F_IDENT) &&
 		    !str_istarts(field_name(&h->fields[i]), STR("x-forwarded-")))
@@ -342,45 +349,22 @@ static const char *path_detail(enum path_error e)
 	return details[-(int)e];
 }
 
-/* Nothing in it that normalising could change or refuse, as in nearly all paths. */
-static bool is_plain(struct str path)
-{
-	for (uint32_t i = 0; i < path.n; i++) {
-		char c = path.p[i];
-
-		if (c == '%' || c == '\\' ||
-		    (c == '/' && i + 1 < path.n && (path.p[i + 1] == '/' || path.p[i + 1] == '.')))
-			return false;
-	}
-	return true;
-}
-
 static const struct why *normalise(struct exchange *x, struct head *h,
 				   const struct hygiene_params *p)
 {
 	unsigned flags = (p->merge_slashes ? 0 : PATH_KEEP_SLASHES) |
 			 (p->reject_encoded_slash ? PATH_REJECT_ENCODED_SLASH : 0);
-	uint32_t n = h->path.n;
 	enum path_error e;
 
-	if (h->form == TARGET_ASTERISK || !n)
+	if (h->form == TARGET_ASTERISK)
 		return why(WHY_NONE);
-	/* The log keeps the target as it came: the path gets a copy of its own only when it
-	 * changes. */
-	if (!is_plain(h->path)) {
-		struct str copy = arena_str(&x->arena, h->path);
-
-		if (!copy.p)
-			return why(WHY_MEMORY);
-		h->path = copy;
-		e = path_normalise((char *)(uintptr_t)copy.p, &n, flags);
-		if (e != PATH_OK) {
-			x->facts.detail = path_detail(e);
-			return why(WHY_BAD_REQUEST);
-		}
-		h->path.n = n;
-	}
-	return why(WHY_NONE);
+	e = path_normalise_head(h, &x->arena, flags);
+	if (__builtin_expect(e == PATH_OK, 1))
+		return why(WHY_NONE);
+	if (e == PATH_NO_MEMORY)
+		return why(WHY_MEMORY);
+	x->facts.detail = path_detail(e);
+	return why(WHY_BAD_REQUEST);
 }
 
 /* ---------------------------------------------------------------- entry */

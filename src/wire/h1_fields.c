@@ -196,8 +196,7 @@ static int on_authentication(struct head *h, const struct field *f)
 	return 0;
 }
 
-#define BIT(id) ((uint64_t)1 << HDR_##id)
-_Static_assert(HDR_ROWS <= 64, "a set of ids is one word");
+#define BIT(id) HDR_BIT(HDR_##id)
 
 static const uint64_t special[] = {
 	[H1_REQUEST] = BIT(HOST) | BIT(CONTENT_LENGTH) | BIT(TRANSFER_ENCODING) | BIT(CONNECTION) |
@@ -334,8 +333,10 @@ static void nominate(struct head *h, struct str token)
 	for (uint32_t i = 0; i < h->n_fields; i++) {
 		struct field *f = &h->fields[i];
 
-		if (f->id == id && (id != HDR_OTHER || str_ieq(field_name(f), token)))
+		if (f->id == id && (id != HDR_OTHER || str_ieq(field_name(f), token))) {
 			f->flags |= HDR_F_NOMINATED;
+			h->nominated = true;
+		}
 	}
 }
 
@@ -424,12 +425,13 @@ int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32
 	const uint64_t specials = special[p->role];
 	const uint32_t lines = p->scan->lines;
 	const char *at = p->buf + i;
+	uint64_t ids = 0;
 	struct field *f;
 
 	if (!make_list(h, a, lines + spare[p->role]))
 		return -H1_E_MEMORY;
 	f = h->fields;
-	for (uint32_t k = p->role != H1_TRAILERS; k < lines; k++, f++) {
+	for (uint32_t k = p->role != H1_TRAILERS; k < lines; k++) {
 		const char *cr = line_end(p, k, at);
 		int e = line(p, f, at, cr);
 
@@ -440,11 +442,15 @@ int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32
 			e = on_special(p, h, f);
 			if (e < 0)
 				return e;
-			f -= e;
+			if (e)
+				continue;
 		}
+		ids |= HDR_BIT(f->id);
+		f++;
 	}
 	must(at + 2 == p->buf + p->n); /* the scan was of these bytes */
 	h->n_fields = (uint32_t)(f - h->fields);
+	h->ids = ids;
 	if (__builtin_expect(p->nominates, 0))
 		nominate_all(p, h);
 	return __builtin_expect(p->has_upgrade, 0) ? finish_upgrade(p, h, a) : 0;

@@ -38,6 +38,7 @@ static void add_field(struct desk *d, enum hdr_id id, struct str value)
 	struct field *f = &d->fields[d->head.n_fields++];
 
 	*f = (struct field){ .id = (uint8_t)id, .value = value.p, .value_n = value.n };
+	d->head.ids |= HDR_BIT(id);
 	f->name = hdr_table[id].name.p;
 	f->name_n = (uint16_t)hdr_table[id].name.n;
 }
