@@ -562,7 +562,7 @@ static uint64_t wait_us(const struct loop *loop, uint32_t wait_ms_max)
 int loop_turn(struct loop *loop, uint32_t wait_ms_max)
 {
 	const struct loop_backend *be = loop->be;
-	unsigned n;
+	unsigned n, done;
 
 	be->wait(loop, wait_us(loop, wait_ms_max));
 	read_clock(loop);
@@ -572,8 +572,8 @@ int loop_turn(struct loop *loop, uint32_t wait_ms_max)
 	n += wheel_turn(loop->wheel, loop->now_us / 1000, ALARMS_TURN);
 	n += run_soon(loop);
 	n += run_late(loop);
-	if (be->flush)
-		n += be->flush(loop);
+	if (be->flush && (done = be->flush(loop)) > 0)
+		n += done + run_soon(loop); /* what a send has ended needs no turn of its own */
 	atomic_store_explicit(&loop->turns,
 			      atomic_load_explicit(&loop->turns, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
