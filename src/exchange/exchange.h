@@ -100,12 +100,12 @@ struct pipe {
 	struct head *trailers; /* NULL: none; complete once `ended` */
 	struct interim *interims, **interims_tail;
 	uint32_t n_interims;
-	struct bufq q;
 	struct bufq *kept; /* in the arena; NULL: never asked to keep */
 	uint64_t kept_max;
 	uint64_t total; /* body bytes put */
 	uint64_t taken; /* body bytes taken by this try's reader */
 	uint64_t discarded;
+	struct bufq q; /* last: it is not zeroed */
 };
 
 /* Feeder's side.  `head` lives in the exchange's arena. */
@@ -231,7 +231,6 @@ struct exchange {
 	struct loop *loop;
 	struct task task; /* the driver */
 	const struct steps *steps;
-	struct pipe req, rsp;
 	struct end *down, *up;     /* NULL once they have left */
 	const struct why *why;     /* first cause; why(WHY_NONE) while all is well */
 	const struct why *try_why; /* of the last failed try; why(WHY_NONE) */
@@ -250,7 +249,8 @@ struct exchange {
 	/* by trusted_proxies; what ACLs and logs use; = peer otherwise */
 	struct addr client;
 	struct exchange_facts facts;
-	struct list node; /* the shard's list of exchanges */
+	struct list node;     /* the shard's list of exchanges */
+	struct pipe req, rsp; /* last: pipe_open() sets them up */
 };
 
 struct exchange_params {

@@ -12,7 +12,7 @@
 
 void pipe_open(struct pipe *p, struct exchange *x, uint32_t high)
 {
-	memset(p, 0, sizeof(*p));
+	memset(p, 0, offsetof(struct pipe, q));
 	p->x = x;
 	p->interims_tail = &p->interims;
 	bufq_init(&p->q, high);

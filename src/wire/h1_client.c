@@ -361,7 +361,7 @@ static bool read_head(struct h1_client *c, struct exchange *x)
 
 	if (n == 0)
 		return false;
-	h = n > 0 ? arena_zalloc(&x->arena, sizeof(*h)) : NULL;
+	h = n > 0 ? arena_alloc(&x->arena, sizeof(*h)) : NULL;
 	if (n > 0)
 		n = h ? h1_response(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim,
 				    (enum method)x->req.head->method)

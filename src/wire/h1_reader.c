@@ -159,7 +159,7 @@ static int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p,
 
 	if (n <= 0)
 		return n;
-	h = arena_zalloc(a, sizeof(*h));
+	h = arena_alloc(a, sizeof(*h));
 	if (!h)
 		return H1_NO_MEMORY;
 	n = h1_trailers(h, a, text, (uint32_t)n, &r->scan, lim);

@@ -461,7 +461,7 @@ static bool read_head(struct h1_conn *c, struct exchange *x)
 		return false;
 	}
 	x->facts.bytes_in += before - (uint32_t)c->r.in.bytes;
-	h = n > 0 ? arena_zalloc(&x->arena, sizeof(*h)) : NULL;
+	h = n > 0 ? arena_alloc(&x->arena, sizeof(*h)) : NULL;
 	if (n > 0)
 		n = h ? h1_request(h, &x->arena, text, (uint32_t)n, &c->r.scan, &lim)
 		      : H1_NO_MEMORY;
