@@ -15,6 +15,7 @@ struct route_slot {
 
 struct route_table {
 	uint32_t mask;
+	uint32_t n_exact;
 	uint32_t prefix_max; /* longest prefix: no look-up above it */
 	struct route_slot *exact, *prefix;
 };
@@ -29,6 +30,7 @@ struct host_table {
 	uint32_t mask;
 	struct host_slot *slot;
 	const struct site_conf *fallback; /* "*" */
+	uint32_t n_hosts;
 	bool wildcards;
 };
 
@@ -99,6 +101,7 @@ struct route_table *route_compile(struct arena *a, const struct site_conf *site)
 
 		if (r->exact.n) {
 			put_route(t->exact, t->mask, r->exact, r);
+			t->n_exact++;
 			continue;
 		}
 		put_route(t->prefix, t->mask, prefix, r);
@@ -148,8 +151,10 @@ static const struct route_conf *longest_prefix(const struct route_table *t, stru
 
 const struct route_conf *route_match(const struct route_table *t, struct str path)
 {
-	const struct route_conf *r = get_route(t->exact, t->mask, path, hash_of(path));
+	const struct route_conf *r = NULL;
 
+	if (t->n_exact)
+		r = get_route(t->exact, t->mask, path, hash_of(path));
 	return r ? r : longest_prefix(t, path);
 }
 
@@ -162,6 +167,7 @@ static void put_host(struct host_table *t, struct str key, const struct site_con
 	while (t->slot[i].site)
 		i = (i + 1) & t->mask;
 	t->slot[i] = (struct host_slot){ .key = key, .site = site, .hash = hash };
+	t->n_hosts++;
 }
 
 static const struct site_conf *get_host(const struct host_table *t, struct str key)
@@ -224,7 +230,8 @@ const struct site_conf *host_match(const struct host_table *t, struct str host)
 {
 	const struct site_conf *site = NULL;
 
-	if (host.n && host.p[0] != '.') { /* a dot in front is how wildcards are kept */
+	/* a dot in front is how wildcards are kept */
+	if (t->n_hosts && host.n && host.p[0] != '.') {
 		site = get_host(t, host);
 		if (!site && t->wildcards)
 			site = by_wildcard(t, host);
