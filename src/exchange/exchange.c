@@ -178,6 +178,8 @@ void end_leave(struct end *e)
 	if (x->up == e) {
 		x->up = x->rsp.feeder = NULL;
 		x->req.reader = NULL;
+		if (x->rsp.ended) /* an early answer: nobody will take the rest of the request */
+			pipe_reader_gone(&x->req);
 	} else {
 		must(x->down == e);
 		x->down = x->req.feeder = NULL;

@@ -168,7 +168,6 @@ void pipe_reader_gone(struct pipe *p)
 	p->keeping = false;
 	if (p->kept)
 		bufq_free(p->kept);
-	p->discarded += p->q.bytes;
 	bufq_free(&p->q);
 	if (p->ended && p->state != PIPE_CUT)
 		p->state = PIPE_ENDED;

@@ -549,6 +549,12 @@ static bool skip_stray_line(struct h1_conn *c)
 }
 
 /* Goes as far as the bytes that are there allow. */
+/* More was thrown away of this request than an answered one is worth. */
+static bool nobody_takes_the_rest(const struct exchange *x)
+{
+	return x->req.reader_gone && (x->req.stops & STOP_FULL);
+}
+
 static void pump(struct h1_conn *c)
 {
 	struct exchange *x;
@@ -574,7 +580,8 @@ static void pump(struct h1_conn *c)
 		return;
 	if (c->r.state != READ_DONE)
 		read_body(c, x);
-	if (c->r.state == READ_DONE && c->w.done && bufq_empty(&c->w.out)) {
+	if (c->w.done && bufq_empty(&c->w.out) &&
+	    (c->r.state == READ_DONE || nobody_takes_the_rest(x))) {
 		finish(c);
 		return;
 	}
