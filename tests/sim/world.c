@@ -163,6 +163,13 @@ static struct sockaddr_in address(const char *host, uint16_t port)
 	return sin;
 }
 
+/* A world before this one may have failed and left lines. */
+static void forget_lines(struct world *w)
+{
+	while (world_line_now(w))
+		;
+}
+
 static void open_plan(struct world *w, const char *conf)
 {
 	struct conf_report report = { 0 };
@@ -229,6 +236,7 @@ void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
 	w->service = service_open(&sp);
 	assert_non_null(w->service);
 	world_mark(w);
+	forget_lines(w);
 }
 
 void world_open(struct world *w, const char *more)
