@@ -56,7 +56,7 @@ struct sim_peer {
 	struct sim_wire *wire; /* the world's own from here on */
 	size_t room_got;
 	uint8_t *out;
-	size_t n_out, room_out;
+	size_t out_at, n_out, room_out;
 	bool hold, fin, gone;
 };
 

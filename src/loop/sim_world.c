@@ -257,9 +257,9 @@ static void push_out(struct sim_peer *p)
 	if (n > room)
 		n = room;
 	if (n > 0) {
-		sim_flow_put(&w->flow[IN], p->out, n);
-		memmove(p->out, p->out + n, p->n_out - n);
+		sim_flow_put(&w->flow[IN], p->out + p->out_at, n);
 		p->n_out -= n;
+		p->out_at = p->n_out ? p->out_at + n : 0;
 	}
 	if (p->n_out == 0 && p->fin)
 		w->flow[IN].fin = true;
@@ -282,8 +282,8 @@ void sim_room_again(struct sim_wire *w)
 void sim_say(struct sim_peer *p, const void *bytes, size_t n)
 {
 	must(!p->fin && !p->gone);
-	p->out = sim_grown(p->out, p->n_out + n, &p->room_out, 1);
-	memcpy(p->out + p->n_out, bytes, n);
+	p->out = sim_grown(p->out, p->out_at + p->n_out + n, &p->room_out, 1);
+	memcpy(p->out + p->out_at + p->n_out, bytes, n);
 	p->n_out += n;
 	push_out(p);
 }

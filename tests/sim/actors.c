@@ -142,15 +142,16 @@ struct text {
 	size_t n, room;
 };
 
-static void put(struct text *t, const void *p, size_t n)
+/* Room for n bytes more, which count as put. */
+static char *more(struct text *t, size_t n)
 {
 	if (t->n + n > t->room) {
 		t->room = (t->n + n) * 2;
 		t->p = realloc(t->p, t->room);
 		must(t->p != NULL);
 	}
-	memcpy(t->p + t->n, p, n);
 	t->n += n;
+	return t->p + t->n - n;
 }
 
 static void __attribute__((format(printf, 2, 3))) putf(struct text *t, const char *fmt, ...)
@@ -163,16 +164,15 @@ static void __attribute__((format(printf, 2, 3))) putf(struct text *t, const cha
 	n = vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	must(n >= 0 && (size_t)n < sizeof(line));
-	put(t, line, (size_t)n);
+	memcpy(more(t, (size_t)n), line, (size_t)n);
 }
 
 static void put_body(struct text *t, unsigned id, enum side side, size_t from, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		uint8_t b = body_byte(id, side, from + i);
+	char *to = more(t, n);
 
-		put(t, &b, 1);
-	}
+	for (size_t i = 0; i < n; i++)
+		to[i] = (char)body_byte(id, side, from + i);
 }
 
 static void put_framed(struct sim *s, struct text *t, unsigned id, enum side side,
@@ -199,8 +199,8 @@ static size_t body_size(struct sim *s)
 {
 	static const uint32_t most[] = { 10, 2000, 9000, 200000 };
 
-	if (sim_random(s, 40) == 0)
-		return 1 + sim_random(s, 2000000);
+	if (sim_random(s, 60) == 0)
+		return 1 + sim_random(s, 8000000);
 	return 1 + sim_random(s, most[sim_random(s, ARRAY_LEN(most))]);
 }
 

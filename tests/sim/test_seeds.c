@@ -10,7 +10,7 @@
 #define RUNS    100
 #define CLIENTS 8
 /* A connection's buffers are bounded by their marks (exchange.h), both directions and both ends. */
-#define MEMORY_PER_CLIENT (700u << 10)
+#define MEMORY_PER_CLIENT (256u << 10)
 
 static unsigned runs(void)
 {
