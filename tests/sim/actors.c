@@ -847,7 +847,7 @@ static void check_service(struct actors *a, const struct truth *t)
 	struct world *w = a->w;
 	bool answered = t->deed == DEED_ANSWER || t->deed == DEED_EARLY || t->deed == DEED_ECHO;
 
-	if (a->mood == MOOD_POOR || t->aborted || t->bulky)
+	if (a->mood > MOOD_BAD || t->aborted || t->bulky)
 		return;
 	if (t->status && !t->whole)
 		world_must(w, !t->logged_complete && t->reason[0]);

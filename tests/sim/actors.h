@@ -52,7 +52,8 @@ struct truth {
 enum mood {
 	MOOD_GOOD = 0, /* nobody misbehaves: each request must succeed */
 	MOOD_BAD,      /* clients and servers do what they like */
-	MOOD_POOR      /* so they do, and culvert lacks memory or is cut off: anything may fail */
+	MOOD_FAULTY,   /* so they do, and the system fails now and then: anything may fail */
+	MOOD_POOR      /* so they do, and culvert lacks memory or is cut off: the same */
 };
 
 #define ACTORS_REQUESTS 256

@@ -7,6 +7,8 @@
 
 #include "relay/relay.h"
 
+#include <errno.h>
+
 #define RUNS    100
 #define CLIENTS 8
 /* A connection's buffers are bounded by their marks (exchange.h), both directions and both ends. */
@@ -49,12 +51,39 @@ static void disturb(struct world *w, enum mood mood)
 	}
 }
 
+/* Ops that the system refuses, or breaks off, or delays. */
+static void choose_faults(struct fault_plan *plan, uint64_t seed)
+{
+	static const int32_t errors[] = { -ECONNRESET, -EPIPE,  -ENOBUFS,  -ENOMEM,
+					  -EMFILE,     -ENFILE, -ETIMEDOUT };
+	static const uint8_t kinds[] = { OP_ACCEPT, OP_CONNECT, OP_RECV, OP_SEND, FAULT_SOCKET };
+	struct sim *dice = sim_new(seed, true);
+
+	plan->n_rules = 1 + sim_random(dice, FAULT_RULES);
+	for (uint32_t i = 0; i < plan->n_rules; i++) {
+		struct fault_rule *r = &plan->rules[i];
+
+		r->kind = kinds[sim_random(dice, ARRAY_LEN(kinds))];
+		r->nth = 1 + sim_random(dice, 40);
+		r->times = 1 + sim_random(dice, 4);
+		if (sim_random(dice, 3) || r->kind == FAULT_SOCKET)
+			r->res = errors[sim_random(dice, ARRAY_LEN(errors))];
+		else
+			r->delay = 1 + sim_random(dice, 20);
+	}
+	sim_free(&dice);
+}
+
 static void run(uint64_t seed, enum mood mood)
 {
+	struct fault_plan plan = { .single_shot = seed % 8 == 7 };
 	struct world w;
 	struct actors a;
 
-	world_open_as(&w, world_conf, seed, seed % 4 != 0);
+	if (mood == MOOD_FAULTY)
+		choose_faults(&plan, seed);
+	world_open_faulty(&w, world_conf, seed, seed % 4 != 0,
+			  plan.single_shot || plan.n_rules ? &plan : NULL);
 	actors_open(&a, &w, mood);
 	if (sim_random(w.sim, 2))
 		sim_window(w.sim, 1 + sim_random(w.sim, 20000));
@@ -88,6 +117,12 @@ static void whatever_they_do_what_is_promised_holds(void **state)
 	all_runs(MOOD_BAD);
 }
 
+static void where_the_system_fails_nothing_is_wrong_and_everything_ends(void **state)
+{
+	(void)state;
+	all_runs(MOOD_FAULTY);
+}
+
 static void without_memory_nothing_is_wrong_and_everything_ends(void **state)
 {
 	(void)state;
@@ -99,6 +134,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(when_nobody_misbehaves_everybody_is_served),
 		cmocka_unit_test(whatever_they_do_what_is_promised_holds),
+		cmocka_unit_test(where_the_system_fails_nothing_is_wrong_and_everything_ends),
 		cmocka_unit_test(without_memory_nothing_is_wrong_and_everything_ends),
 	};
 

@@ -210,10 +210,14 @@ static void close_doors(struct world *w)
 		sim_unlisten(w->sim, w->listen[d]);
 }
 
-void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
+void world_open_faulty(struct world *w, const char *conf, uint64_t seed, bool rough,
+		       const struct fault_plan *plan)
 {
 	static const bool not_shared[DOORS] = { false };
-	struct loop_params lp = { .io = LOOP_SIM, .budget = &w->budget, .fds_max = 4096 };
+	struct loop_params lp = { .io = LOOP_SIM,
+				  .budget = &w->budget,
+				  .fds_max = 4096,
+				  .fault = plan };
 	struct service_params sp = { .listen_fds = w->listen, .listen_shared = not_shared };
 	char why[128];
 
@@ -237,6 +241,11 @@ void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
 	assert_non_null(w->service);
 	world_mark(w);
 	forget_lines(w);
+}
+
+void world_open_as(struct world *w, const char *conf, uint64_t seed, bool rough)
+{
+	world_open_faulty(w, conf, seed, rough, NULL);
 }
 
 void world_open(struct world *w, const char *more)

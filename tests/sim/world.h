@@ -19,6 +19,7 @@
 #include "../unit/unit.h"
 
 #include "base/log.h"
+#include "loop/fault.h"
 #include "loop/sim.h"
 #include "ops/ops.h"
 
@@ -54,6 +55,9 @@ extern const char world_conf[];
 void world_open(struct world *, const char *more);
 /* The same, every setting its own, a seed and rough (loop/sim.h). */
 void world_open_as(struct world *, const char *conf, uint64_t seed, bool rough);
+/* And ops that fail (loop/fault.h); borrowed until world_close(). */
+void world_open_faulty(struct world *, const char *conf, uint64_t seed, bool rough,
+		       const struct fault_plan *);
 void world_close(struct world *);
 
 struct sim_peer *world_call(struct world *, enum door);
