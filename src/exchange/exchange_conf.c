@@ -93,7 +93,7 @@ static const struct setting timeout_rows[] = {
 		.max = 2592000000,
 		.inherit = MS_INHERIT,
 		.flags = SETTING_OFF,
-		.doc = "A reader that takes nothing.",
+		.doc = "A reader, client or server, that takes nothing.",
 	},
 	{
 		.name = "keep_alive",

@@ -486,6 +486,18 @@ static void on_cut(struct end *e, const struct why *cause)
 	spend(c);
 }
 
+/* The server reads no more of the request.  When it answers all the same, the rest is thrown away
+ * and the answer goes on. */
+static void on_nothing_taken(struct h1_client *c)
+{
+	if (!c->got_head) {
+		fail(c, why(WHY_REQUEST_SEND));
+		return;
+	}
+	c->send_failed = true;
+	pipe_reader_gone(&c->end.x->req);
+}
+
 static void on_alarm(struct alarm *a)
 {
 	struct h1_client *c = container_of(a, struct h1_client, dl.alarm);
@@ -493,7 +505,9 @@ static void on_alarm(struct alarm *a)
 
 	if (!passed || !c->end.x)
 		return;
-	if (c->send_failed && !c->got_head)
+	if (passed == &c->dl.send_ms)
+		on_nothing_taken(c);
+	else if (c->send_failed && !c->got_head)
 		fail(c, why(WHY_TERMINATED));
 	else
 		fail(c, why(c->got_head ? WHY_RESPONSE_IDLE : WHY_FIRST_BYTE));

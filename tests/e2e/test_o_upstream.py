@@ -1084,6 +1084,22 @@ def test_o15_slow_reader_is_cut_at_last(quick):
     wait_until(lambda: quick.a.conns[0].done.is_set(), what="the origin's connection ends")
 
 
+def read_head_only(conn):
+    conn.remember(conn.read_head())
+    conn.released.wait(20)
+
+
+def test_o15_server_that_takes_nothing(quick):
+    """A server that takes no more of a request for send_idle: 504, with a reason of its own."""
+    quick.a.on_conns(read_head_only, answer_ok)
+    client = quick.web()
+    sender = client.send_behind(request("POST", body=b"x" * (32 * MIB)))
+    entry = failed(quick, client, 504, "connection_write_timeout")
+    assert entry["complete"] is True and entry["attempts"] == 1, str(entry)
+    client.close()
+    sender.join()
+
+
 # -- O17: refused upgrade
 
 @pytest.mark.parametrize("status", [200, 426, 403])
