@@ -177,7 +177,8 @@ bool addr_in_net(const struct addr *a, const struct addr_net *n)
 	return net_has(n, ip);
 }
 
-const struct addr_net *addr_find_net(const struct addr *a, const struct addr_net *nets, uint32_t n)
+static NOINLINE const struct addr_net *find_net(const struct addr *a, const struct addr_net *nets,
+						uint32_t n)
 {
 	const struct addr_net *best = NULL;
 	uint8_t ip[16];
@@ -187,6 +188,11 @@ const struct addr_net *addr_find_net(const struct addr *a, const struct addr_net
 		if ((!best || nets[i].bits > best->bits) && net_has(&nets[i], ip))
 			best = &nets[i];
 	return best;
+}
+
+const struct addr_net *addr_find_net(const struct addr *a, const struct addr_net *nets, uint32_t n)
+{
+	return n ? find_net(a, nets, n) : NULL;
 }
 
 void addr_unmap(struct addr *a)
@@ -287,7 +293,7 @@ static unsigned zero_run(const uint16_t g[8], unsigned *len)
 }
 
 /* RFC 5952; an embedded IPv4 address is dotted only in the mapped form (§5). */
-static void out_v6(struct out *o, const uint8_t ip[16])
+static NOINLINE void out_v6(struct out *o, const uint8_t ip[16])
 {
 	uint16_t g[8];
 	unsigned zeros, len;

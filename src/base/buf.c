@@ -183,7 +183,7 @@ static void copy_behind(struct bufq *q, struct span *s)
 }
 
 /* Without memory for a seg it goes in as it is. */
-static bool push_own(struct bufq *q, struct span s)
+static NOINLINE bool push_own(struct bufq *q, struct span s)
 {
 	struct seg *own = seg_get(s.own.seg->home);
 	struct span copy = { .n = s.n, .kind = SPAN_SEG, .own.seg = own };
@@ -342,7 +342,7 @@ bool bufq_put_copy(struct bufq *q, struct seg_pool *pool, const void *p, uint32_
 /* --- out --- */
 
 /* The first n bytes of a span that stays in `from` for the rest. */
-static bool move_part(struct bufq *to, struct span *s, uint32_t n)
+static NOINLINE bool move_part(struct bufq *to, struct span *s, uint32_t n)
 {
 	struct span part = { .p = s->p, .n = n, .kind = s->kind, .own = s->own };
 

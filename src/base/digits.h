@@ -3,6 +3,8 @@
 #ifndef BASE_DIGITS_H
 #define BASE_DIGITS_H
 
+#include "base/panic.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -16,36 +18,31 @@ static inline void digits_put2(char *p, unsigned v)
 	memcpy(p, digits_pairs + 2 * v, 2);
 }
 
-char *digits_put_long(char *p, uint64_t v);
+COLD char *digits_put_long(char *p, uint64_t v);
 
 /* Writes at most DIGITS_MAX bytes; returns where they end. */
 static inline char *digits_put(char *p, uint64_t v)
 {
-	if (v < 10) {
-		*p = (char)('0' + v);
-		return p + 1;
-	}
-	if (v < 100) {
-		digits_put2(p, (unsigned)v);
-		return p + 2;
-	}
-	if (v < 1000) {
-		*p = (char)('0' + v / 100);
-		digits_put2(p + 1, (unsigned)(v % 100));
-		return p + 3;
-	}
-	if (v < 10000) {
-		digits_put2(p, (unsigned)(v / 100));
-		digits_put2(p + 2, (unsigned)(v % 100));
+	unsigned few = (unsigned)v;
+
+	if (v >= 100000)
+		return digits_put_long(p, v);
+	if (few >= 1000) {
+		if (few >= 10000)
+			*p++ = (char)('0' + few / 10000);
+		digits_put2(p, few / 100 % 100);
+		digits_put2(p + 2, few % 100);
 		return p + 4;
 	}
-	if (v < 100000) {
-		*p = (char)('0' + v / 10000);
-		digits_put2(p + 1, (unsigned)(v / 100 % 100));
-		digits_put2(p + 3, (unsigned)(v % 100));
-		return p + 5;
+	if (few >= 100) {
+		*p++ = (char)('0' + few / 100);
+		few %= 100;
+	} else if (few < 10) {
+		*p = (char)('0' + few);
+		return p + 1;
 	}
-	return digits_put_long(p, v);
+	digits_put2(p, few);
+	return p + 2;
 }
 
 #endif

@@ -77,4 +77,13 @@ void *arena_zalloc(struct arena *a, size_t n);
 struct str arena_str(struct arena *a, struct str s); /* copy; .p == NULL: out of memory */
 char *arena_cstr(struct arena *a, struct str s);     /* NUL-terminated copy */
 
+/* --- zeroing --- */
+/* By the C library: `rep stos`, which compilers write for some hundred bytes, takes longer to start
+ * than this takes in all. */
+static inline void mem_zero(void *p, size_t n)
+{
+	__asm__("" : "+r"(n));
+	memset(p, 0, n);
+}
+
 #endif

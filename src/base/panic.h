@@ -34,6 +34,8 @@ void panic_signals(void);
 #define MUST_CHECK __attribute__((warn_unused_result))
 /* The rare way out of a hot function: kept out of it, so that it saves no registers. */
 #define COLD __attribute__((noinline, cold))
+/* Not rare, but its registers and buffers shall not burden the function that calls it. */
+#define NOINLINE __attribute__((noinline))
 #define container_of(ptr, type, member) \
 	((type *)(void *)((char *)(ptr) - __builtin_offsetof(type, member)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

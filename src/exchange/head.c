@@ -19,6 +19,12 @@ const struct hdr_row hdr_table[HDR_ROWS] = {
 #undef HDR
 };
 
+const uint8_t hdr_flags[HDR_ROWS] = {
+#define HDR(id, text, as, f) [HDR_##id] = (f),
+#include "exchange/head.tbl"
+#undef HDR
+};
+
 /* clang-format off */
 #define HDR(id, text, as, f) | (((f) & (HOP | FRAME)) ? HDR_BIT(HDR_##id) : 0)
 const uint64_t hdr_hop_or_frame = 0
@@ -285,7 +291,7 @@ static inline bool add(struct head *h, struct arena *a, enum hdr_id id, struct s
 	f->value = value.p;
 	f->name_n = (uint16_t)name.n;
 	f->id = (uint8_t)id;
-	f->flags = hdr_table[id].flags;
+	f->flags = hdr_flags[id];
 	f->value_n = value.n;
 	h->ids |= HDR_BIT(id);
 	return true;

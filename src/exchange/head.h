@@ -43,6 +43,7 @@ struct hdr_row {
 	uint8_t flags;    /* enum hdr_flag */
 };
 extern const struct hdr_row hdr_table[HDR_ROWS];
+extern const uint8_t hdr_flags[HDR_ROWS]; /* those of hdr_table, close together */
 #define HDR_BIT(id) ((uint64_t)1 << (id))
 _Static_assert(HDR_ROWS <= 64, "a set of ids is one word");
 /* the ids whose row has one of the flags HOP and FRAME; IDENT */

@@ -17,6 +17,12 @@
 
 /* --- the quick look --- */
 
+/* Needs care, whatever follows it. */
+static inline bool is_odd(char c)
+{
+	return c == '%' || c == '\\' || c == '#' || c == '?' || (uint8_t)(c - 0x21) > 0x7e - 0x21;
+}
+
 #ifdef __SSE2__
 #define LOOK 16
 
@@ -44,28 +50,32 @@ static inline unsigned look(const char *p)
 
 static inline unsigned look(const char *p)
 {
-	return p[0] == '%' || p[0] == '\\' || p[0] == '#' || p[0] == '?' ||
-	       (uint8_t)(p[0] - 0x21) > 0x7e - 0x21 ||
-	       (p[0] == '/' && (p[1] == '/' || p[1] == '.'));
+	return is_odd(p[0]) || (p[0] == '/' && (p[1] == '/' || p[1] == '.'));
 }
 #endif
+
+/* At most a block, with something harmless behind it. */
+static NOINLINE bool few_plain(const char *p, uint32_t n)
+{
+	char pad[LOOK + 1];
+
+	memset(pad, 'a', sizeof(pad));
+	memcpy(pad, p, n);
+	return look(pad) == 0;
+}
 
 /* Whether it begins with '/' and holds nothing that normalising could change or refuse. */
 static bool plain(const char *p, uint32_t n)
 {
-	char pad[LOOK + 1];
 	unsigned care = 0;
 
-	if (n > LOOK) {
-		for (uint32_t i = 0; i + LOOK < n; i += LOOK)
-			care |= look(p + i);
-		p += n - LOOK;
-		n = LOOK;
-	}
-	/* The last bytes, with something harmless behind them. */
-	memset(pad, 'a', sizeof(pad));
-	memcpy(pad, p, n);
-	return (care | look(pad)) == 0;
+	if (n <= LOOK)
+		return few_plain(p, n);
+	for (uint32_t i = 0; i + LOOK < n; i += LOOK)
+		care |= look(p + i);
+	/* The last byte, and once more those before it. */
+	care |= look(p + n - LOOK - 1);
+	return care == 0 && !is_odd(p[n - 1]);
 }
 
 /* --- the pass --- */

@@ -205,7 +205,7 @@ static ssize_t send_one(int fd, const void *p, size_t n)
 	return r < 0 ? -errno : r;
 }
 
-static ssize_t send_many(int fd, const struct iovec *iov, unsigned n)
+static NOINLINE ssize_t send_many(int fd, const struct iovec *iov, unsigned n)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n };
 	ssize_t r;

@@ -173,20 +173,29 @@ static const struct why *final_cause(const struct exchange *x)
 	return no_name && !x->forward ? why(WHY_NO_SERVER) : x->try_why;
 }
 
+static COLD enum verdict begin_tunnel(struct exchange *x)
+{
+	if (!handoff_tunnel(service_of(x->loop), x))
+		exchange_cut(x, why(WHY_MEMORY));
+	return STEP_PARK;
+}
+
+static COLD enum verdict no_answer(struct exchange *x)
+{
+	if (origin_may_retry(x))
+		return STEP_AGAIN;
+	exchange_refuse(x, final_cause(x), NULL);
+	return STEP_PARK;
+}
+
 static enum verdict flow(struct exchange *x)
 {
 	if (x->cut || !x->down)
 		return x->up || x->down ? STEP_PARK : STEP_NEXT;
-	if (x->tunnel_ready && x->up) {
-		if (!handoff_tunnel(service_of(x->loop), x))
-			exchange_cut(x, why(WHY_MEMORY));
-		return STEP_PARK;
-	}
-	if (!x->up && x->rsp.state == PIPE_EMPTY && !x->refused) {
-		if (origin_may_retry(x))
-			return STEP_AGAIN;
-		exchange_refuse(x, final_cause(x), NULL);
-	}
+	if (x->tunnel_ready && x->up)
+		return begin_tunnel(x);
+	if (!x->up && x->rsp.state == PIPE_EMPTY && !x->refused)
+		return no_answer(x);
 	return STEP_PARK;
 }
 

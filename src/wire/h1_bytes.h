@@ -36,14 +36,6 @@ static inline uint16_t h1_load16(const char *p)
 	return v;
 }
 
-/* By the C library: `rep stos`, which compilers write for this size, takes longer to start than
- * this takes in all. */
-static inline void h1_zero(void *p, size_t n)
-{
-	__asm__("" : "+r"(n));
-	memset(p, 0, n);
-}
-
 /* Whether p[0..8) is the literal. */
 #define H1_IS8(p, lit) (h1_load64(p) == h1_load64("" lit))
 #define H1_IS2(p, lit) (h1_load16(p) == h1_load16("" lit))
@@ -145,18 +137,17 @@ static inline uint32_t h1_mask_no_target(const char *p, char c)
 }
 #endif
 
+/* The mask of p[0, n), shorter than a block, with nothing before it. */
+COLD uint32_t h1_mask_few(const char *p, uint32_t n, h1_mask_fn *mask_fn, char c);
+
 /* The mask of buf[i, n), shorter than a block. */
 static inline __attribute__((always_inline)) uint32_t h1_rest(const char *buf, uint32_t i,
 							      uint32_t n, h1_mask_fn *mask_fn,
 							      char c)
 {
-	char block[H1_BLOCK];
-
-	if (n >= H1_BLOCK) /* together with some bytes before them */
+	if (__builtin_expect(n >= H1_BLOCK, 1)) /* together with some bytes before them */
 		return mask_fn(buf + n - H1_BLOCK, c) >> (H1_BLOCK - (n - i));
-	memset(block, 'a', sizeof(block));
-	memcpy(block, buf + i, n - i);
-	return mask_fn(block, c) & ((1u << (n - i)) - 1);
+	return h1_mask_few(buf + i, n - i, mask_fn, c);
 }
 
 /* The first byte of buf[i, n) that the mask has a bit for, or n. */
@@ -185,6 +176,15 @@ static inline uint32_t h1_next_char(const char *buf, uint32_t i, uint32_t n, cha
 static inline uint32_t h1_next_no_target(const char *buf, uint32_t i, uint32_t n)
 {
 	return h1_next(buf, i, n, h1_mask_no_target, 0);
+}
+
+/* Where the line k ends that begins at buf[at]: the place of its CR. */
+static inline uint32_t h1_line_end(const struct h1_scan *s, uint32_t k, const char *buf,
+				   uint32_t at, uint32_t n)
+{
+	if (__builtin_expect(k < H1_SCAN_ENDS && s->ends[k], 1))
+		return s->ends[k] - s->skip;
+	return h1_next_char(buf, at, n, '\r');
 }
 
 static inline bool h1_is_token(const char *p, uint32_t n)

@@ -103,7 +103,7 @@ static struct str coding_name(struct str coding)
 	return (struct str){ .p = coding.p, .n = n };
 }
 
-static int on_transfer_encoding(struct h1_fields *p, const struct field *f)
+static NOINLINE int on_transfer_encoding(struct h1_fields *p, const struct field *f)
 {
 	struct members m = members_of(p, f);
 	struct str coding;
@@ -139,15 +139,11 @@ static void option(struct h1_fields *p, struct head *h, struct str token)
 		p->nominates = true;
 }
 
-static int on_connection(struct h1_fields *p, struct head *h, const struct field *f)
+static NOINLINE int connection_options(struct h1_fields *p, struct head *h, const struct field *f)
 {
 	struct members m = members_of(p, f);
 	struct str token;
 
-	if (hdr_lookup(field_value(f)) == HDR_KEEP_ALIVE) { /* nothing else, as a rule */
-		h->flags |= HEAD_KEEP_ALIVE;
-		return 1;
-	}
 	while (members_next(&m, &token)) {
 		if (++p->n_options > H1_CONNECTION_MAX)
 			return -H1_E_CONNECTION;
@@ -157,7 +153,15 @@ static int on_connection(struct h1_fields *p, struct head *h, const struct field
 	return !p->nominates;
 }
 
-static int on_te(const struct h1_fields *p, struct head *h, const struct field *f)
+static inline int on_connection(struct h1_fields *p, struct head *h, const struct field *f)
+{
+	if (hdr_lookup(field_value(f)) != HDR_KEEP_ALIVE)
+		return connection_options(p, h, f);
+	h->flags |= HEAD_KEEP_ALIVE; /* nothing else, as a rule */
+	return 1;
+}
+
+static COLD int on_te(const struct h1_fields *p, struct head *h, const struct field *f)
 {
 	struct members m = members_of(p, f);
 	struct str member;
@@ -168,7 +172,7 @@ static int on_te(const struct h1_fields *p, struct head *h, const struct field *
 	return 1;
 }
 
-static int on_expect(struct h1_fields *p, const struct field *f)
+static COLD int on_expect(struct h1_fields *p, const struct field *f)
 {
 	struct members m = members_of(p, f);
 	struct str member;
@@ -183,7 +187,7 @@ static int on_expect(struct h1_fields *p, const struct field *f)
 }
 
 /* Challenges and credentials that authenticate a connection and not a request. */
-static int on_authentication(struct head *h, const struct field *f)
+static NOINLINE int on_authentication(struct head *h, const struct field *f)
 {
 	static const struct str schemes[] = { STR("NTLM"), STR("Negotiate") };
 	struct str rest = field_value(f), item;
@@ -218,8 +222,7 @@ static bool may_trail(const struct field *f)
 	       !(f->id == HDR_OTHER && head_field_folds(field_name(f)));
 }
 
-static __attribute__((noinline)) int on_special(struct h1_fields *p, struct head *h,
-						const struct field *f)
+static NOINLINE int on_special(struct h1_fields *p, struct head *h, const struct field *f)
 {
 	if (p->role == H1_TRAILERS)
 		return !may_trail(f);
@@ -262,8 +265,7 @@ static int other_name(const struct h1_fields *p, uint32_t i, uint32_t colon)
 }
 
 /* The line at `at` has a long name, or one that we do not know. */
-static __attribute__((noinline)) int other_line(const struct h1_fields *p, struct field *f,
-						const char *at)
+static NOINLINE int other_line(const struct h1_fields *p, struct field *f, const char *at)
 {
 	uint32_t i = (uint32_t)(at - p->buf), colon = h1_next_char(p->buf, i, p->n, ':');
 	struct str name = { .p = at, .n = colon - i };
@@ -285,10 +287,11 @@ static __attribute__((noinline)) int other_line(const struct h1_fields *p, struc
 	return 0;
 }
 
-/* The line from `at` to its CR. */
-static inline int line(const struct h1_fields *p, struct field *f, const char *at, const char *cr)
+/* The line from `at` to its CR; the head ends at `end`. */
+static inline int line(const struct h1_fields *p, struct field *f, const char *at, const char *cr,
+		       const char *end)
 {
-	uint32_t colons = p->buf + p->n - at >= (ptrdiff_t)H1_BLOCK ? h1_mask_char(at, ':') : 0;
+	uint32_t colons = end - at >= (ptrdiff_t)H1_BLOCK ? h1_mask_char(at, ':') : 0;
 	enum hdr_id id = HDR_OTHER;
 	const char *v = at;
 
@@ -309,15 +312,16 @@ static inline int line(const struct h1_fields *p, struct field *f, const char *a
 	}
 	/* No name has a CR in it, so the colon is in this line, and `v` stops at its CR. */
 	v += *v == ' ';
-	while (__builtin_expect(h1_is_space(*v), 0))
-		v++;
+	if (__builtin_expect((uint8_t)*v <= ' ', 0))
+		while (h1_is_space(*v))
+			v++;
 	/* What is not above ' ' may be a space, or belong to an empty value. */
 	if (__builtin_expect((uint8_t)cr[-1] <= ' ', 0))
 		while (cr > v && h1_is_space(cr[-1]))
 			cr--;
 	f->name = at;
 	f->value = v;
-	f->flags = hdr_table[f->id].flags;
+	f->flags = hdr_flags[f->id];
 	f->value_n = (uint32_t)(cr - v);
 	return 0;
 }
@@ -407,24 +411,15 @@ static bool make_list(struct head *h, struct arena *a, uint32_t cap)
 	return h->fields || !cap;
 }
 
-/* Where the line k ends that begins at `at`. */
-static inline const char *line_end(const struct h1_fields *p, uint32_t k, const char *at)
-{
-	const struct h1_scan *s = p->scan;
-
-	if (__builtin_expect(k < H1_SCAN_ENDS && s->ends[k], 1))
-		return p->buf + s->ends[k] - s->skip;
-	return p->buf + h1_next_char(p->buf, (uint32_t)(at - p->buf), p->n, '\r');
-}
-
 int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32_t i)
 {
 	static const uint8_t spare[] = { [H1_REQUEST] = SPARE_REQUEST,
 					 [H1_RESPONSE] = SPARE_RESPONSE,
 					 [H1_TRAILERS] = 0 };
 	const uint64_t specials = special[p->role];
-	const uint32_t lines = p->scan->lines;
-	const char *at = p->buf + i;
+	const struct h1_scan *s = p->scan;
+	const char *const buf = p->buf, *const end = buf + p->n, *at = buf + i;
+	const uint32_t lines = s->lines, n = p->n;
 	uint64_t ids = 0;
 	struct field *f;
 
@@ -432,8 +427,8 @@ int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32
 		return -H1_E_MEMORY;
 	f = h->fields;
 	for (uint32_t k = p->role != H1_TRAILERS; k < lines; k++) {
-		const char *cr = line_end(p, k, at);
-		int e = line(p, f, at, cr);
+		const char *cr = buf + h1_line_end(s, k, buf, (uint32_t)(at - buf), n);
+		int e = line(p, f, at, cr, end);
 
 		if (__builtin_expect(e, 0))
 			return e;
@@ -448,7 +443,7 @@ int h1_fields_parse(struct h1_fields *p, struct head *h, struct arena *a, uint32
 		ids |= HDR_BIT(f->id);
 		f++;
 	}
-	must(at + 2 == p->buf + p->n); /* the scan was of these bytes */
+	must(at + 2 == end); /* the scan was of these bytes */
 	h->n_fields = (uint32_t)(f - h->fields);
 	h->ids = ids;
 	if (__builtin_expect(p->nominates, 0))

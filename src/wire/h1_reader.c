@@ -39,7 +39,7 @@ bool h1_reader_put(struct h1_reader *r, struct loop *l, struct seg **seg, uint32
 }
 
 /* Makes the head of `in` one run of bytes, as far as one seg can hold. */
-static bool flatten(struct bufq *in, struct loop *l)
+static COLD bool flatten(struct bufq *in, struct loop *l)
 {
 	struct seg_pool *pool =
 		loop_segs(l, in->bytes * 2 <= SEG_SMALL_BLOCK ? SEG_SMALL : SEG_LARGE);
@@ -126,7 +126,7 @@ static int move_length(struct h1_reader *r, struct pipe *p)
 }
 
 /* One piece of framing, or the data of a chunk as far as it is there. */
-static int move_chunk(struct h1_reader *r, struct pipe *p)
+static NOINLINE int move_chunk(struct h1_reader *r, struct pipe *p)
 {
 	struct str front = bufq_front(&r->in);
 	uint32_t used = 0;
@@ -149,8 +149,8 @@ static int move_chunk(struct h1_reader *r, struct pipe *p)
 	return H1_NEED_BYTES;
 }
 
-static int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p,
-			 const struct h1_limits *lim)
+static NOINLINE int read_trailers(struct h1_reader *r, struct loop *l, struct pipe *p,
+				  const struct h1_limits *lim)
 {
 	struct arena *a = &p->x->arena;
 	struct head *h;

@@ -84,7 +84,7 @@ static int read_target(struct request *r, uint32_t i, uint32_t end)
 /* > 0: where the fields begin. */
 static int read_line(struct request *r, uint32_t n)
 {
-	uint32_t end = h1_next_char(r->buf, 0, n, '\r');
+	uint32_t end = h1_line_end(r->f.scan, 0, r->buf, 0, n);
 	int target, version, e;
 
 	version = h1_version(r->buf + end - 8);
@@ -164,14 +164,14 @@ int h1_request(struct head *h, struct arena *a, char *buf, uint32_t n, const str
 	int e;
 
 	must(n >= sizeof("M / HTTP/1.1\r\n\r\n") - 1 && H1_IS4(buf + n - 4, "\r\n\r\n"));
-	h1_zero(h, sizeof(*h));
-	e = read_line(&r, n);
-	if (e < 0)
-		return e;
+	mem_zero(h, sizeof(*h));
 	r.f.role = H1_REQUEST;
 	r.f.buf = buf;
 	r.f.n = n;
 	r.f.scan = s;
+	e = read_line(&r, n);
+	if (e < 0)
+		return e;
 	e = h1_fields_parse(&r.f, h, a, (uint32_t)e);
 	if (!e)
 		e = judge_host(&r);

@@ -11,9 +11,9 @@ static bool is_digit(char c)
 }
 
 /* > 0: where the fields begin. */
-static int read_line(struct head *h, const char *buf, uint32_t n)
+static int read_line(struct head *h, const char *buf, uint32_t n, const struct h1_scan *s)
 {
-	uint32_t end = h1_next_char(buf, 0, n, '\r');
+	uint32_t end = h1_line_end(s, 0, buf, 0, n);
 	int version;
 
 	if (end < sizeof("HTTP/1.1 200") - 1)
@@ -61,8 +61,8 @@ int h1_response(struct head *h, struct arena *a, char *buf, uint32_t n, const st
 
 	must(n >= 4 && H1_IS4(buf + n - 4, "\r\n\r\n"));
 	must(s->lines - 1 <= lim->fields);
-	h1_zero(h, sizeof(*h));
-	e = read_line(h, buf, n);
+	mem_zero(h, sizeof(*h));
+	e = read_line(h, buf, n, s);
 	if (e < 0)
 		return e;
 	f.scan = s;
@@ -77,7 +77,7 @@ int h1_trailers(struct head *h, struct arena *a, char *buf, uint32_t n, const st
 
 	must(n >= 2 && buf[n - 2] == '\r' && buf[n - 1] == '\n');
 	must(s->lines <= lim->fields);
-	h1_zero(h, sizeof(*h));
+	mem_zero(h, sizeof(*h));
 	h->version = 11;
 	return h1_fields_parse(&f, h, a, 0);
 }

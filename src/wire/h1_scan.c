@@ -20,6 +20,15 @@ const uint8_t h1_token[256] = {
 };
 /* clang-format on */
 
+uint32_t h1_mask_few(const char *p, uint32_t n, h1_mask_fn *mask_fn, char c)
+{
+	char block[H1_BLOCK];
+
+	memset(block, 'a', sizeof(block));
+	memcpy(block, p, n);
+	return mask_fn(block, c) & ((1u << n) - 1);
+}
+
 /* Room for the first line of a request beside the target: method, two spaces, version, CR LF. */
 #define FIRST_LINE_MORE (H1_METHOD_MAX + sizeof("  HTTP/1.1\r\n") - 1)
 #define SCAN_MAX        (1u << 30) /* a length fits the result, whatever the limits say */
@@ -98,7 +107,7 @@ static int request_line(const struct h1_scan *s, const char *buf, uint32_t end)
 
 /* A byte that is no plain text and begins no line end: 1: allowed here, 0: more bytes are
  * needed. */
-static __attribute__((noinline)) int odd_byte(const char *buf, uint32_t i, uint32_t end)
+static NOINLINE int odd_byte(const char *buf, uint32_t i, uint32_t end)
 {
 	char c = buf[i];
 
