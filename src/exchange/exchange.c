@@ -91,7 +91,7 @@ struct exchange *exchange_new(struct loop *l, const struct exchange_params *p)
 
 	if (!x)
 		return NULL;
-	memset(x, 0, offsetof(struct exchange, req));
+	mem_zero(x, offsetof(struct exchange, req));
 	x->magic = EXCHANGE_MAGIC;
 	x->loop = l;
 	x->steps = p->steps;

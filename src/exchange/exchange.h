@@ -124,6 +124,9 @@ static inline bool pipe_wants(const struct pipe *p)
 /* Reader's side. */
 /* moves; lets the feeder go on at the low mark */
 uint64_t pipe_take(struct pipe *, struct bufq *to, uint64_t max);
+/* As pipe_take(), but copies all n bytes behind what `to` holds; false: nothing was taken, as they
+ * do not lie in one piece or there is no memory. */
+bool pipe_take_copy(struct pipe *, struct bufq *to, struct seg_pool *, uint32_t n) MUST_CHECK;
 struct interim *pipe_take_interim(struct pipe *); /* in order; NULL: none */
 static inline bool pipe_done(const struct pipe *p)
 {

@@ -12,7 +12,7 @@
 
 void pipe_open(struct pipe *p, struct exchange *x, uint32_t high)
 {
-	memset(p, 0, offsetof(struct pipe, q));
+	mem_zero(p, offsetof(struct pipe, q));
 	p->x = x;
 	p->interims_tail = &p->interims;
 	bufq_init(&p->q, high);
@@ -144,6 +144,15 @@ static void keep(struct pipe *p, uint64_t n)
 	bufq_free(p->kept);
 }
 
+static inline void taken(struct pipe *p, uint64_t n)
+{
+	p->taken += n;
+	if (p->ended && bufq_empty(&p->q) && p->state != PIPE_CUT)
+		p->state = PIPE_ENDED;
+	if ((p->stops & STOP_FULL) && bufq_has_room(&p->q))
+		pipe_go(p, STOP_FULL);
+}
+
 uint64_t pipe_take(struct pipe *p, struct bufq *to, uint64_t max)
 {
 	uint64_t n = p->q.bytes < max ? p->q.bytes : max;
@@ -151,12 +160,21 @@ uint64_t pipe_take(struct pipe *p, struct bufq *to, uint64_t max)
 	if (n && p->keeping)
 		keep(p, n);
 	n = bufq_move(to, &p->q, n);
-	p->taken += n;
-	if (p->ended && bufq_empty(&p->q) && p->state != PIPE_CUT)
-		p->state = PIPE_ENDED;
-	if ((p->stops & STOP_FULL) && bufq_has_room(&p->q))
-		pipe_go(p, STOP_FULL);
+	taken(p, n);
 	return n;
+}
+
+bool pipe_take_copy(struct pipe *p, struct bufq *to, struct seg_pool *pool, uint32_t n)
+{
+	struct str front = bufq_front(&p->q);
+
+	if (front.n < n || !bufq_put_copy(to, pool, front.p, n))
+		return false;
+	if (p->keeping)
+		keep(p, n);
+	bufq_drop(&p->q, n);
+	taken(p, n);
+	return true;
 }
 
 void pipe_reader_gone(struct pipe *p)

@@ -154,31 +154,29 @@ static struct h1_write frame_request(const struct h1_client *c, const struct hea
 	return how;
 }
 
+static void rename_host(struct head *to, const struct head *h, const struct client_job *job)
+{
+	*to = *h;
+	to->host = job->host;
+	to->port = job->host_port;
+	to->host_is_v6 = job->host_is_v6;
+}
+
 static bool write_head(struct h1_client *c, struct head *h)
 {
 	struct h1_write how = frame_request(c, h);
-	struct head as = *h;
-	struct seg *seg;
-	struct out o;
-	bool ok;
+	struct head renamed;
+	const struct head *as = h;
 
 	if (c->job.host.n) {
-		as.host = c->job.host;
-		as.port = c->job.host_port;
-		as.host_is_v6 = c->job.host_is_v6;
+		rename_host(&renamed, h, &c->job);
+		as = &renamed;
 	}
-	seg = h1_writer_block(c->loop, h1_write_bound(&as));
-	if (!seg)
-		return false;
-	out_init(&o, seg->data, seg->cap);
-	h1_write_request(&o, &as, &how);
-	ok = out_ok(&o) && h1_writer_put(&c->w, &seg, out_len(&o));
-	seg_drop(&seg);
 	c->w.chunked = how.chunked;
 	c->w.head_out = c->head_sent = true;
 	if (h->flags & HEAD_NTLM)
 		c->pinned = true;
-	return ok;
+	return h1_writer_head(&c->w, c->loop, h1_write_request, as, &how);
 }
 
 static void send_out(struct h1_client *c)

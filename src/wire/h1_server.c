@@ -247,17 +247,7 @@ static void send_out(struct h1_conn *c)
 
 static bool write_head(struct h1_conn *c, const struct head *h, const struct h1_write *how)
 {
-	struct seg *seg = h1_writer_block(c->c.loop, h1_write_bound(h));
-	struct out o;
-	bool ok;
-
-	if (!seg)
-		return false;
-	out_init(&o, seg->data, seg->cap);
-	h1_write_response(&o, h, how);
-	ok = out_ok(&o) && h1_writer_put(&c->w, &seg, out_len(&o));
-	seg_drop(&seg);
-	return ok;
+	return h1_writer_head(&c->w, c->c.loop, h1_write_response, h, how);
 }
 
 /* What is left of the request must be known to be little, or the connection cannot be used

@@ -108,6 +108,7 @@ uint32_t h1_write_bound(const struct head *h);
 /* Host first, from h->host and h->port.  HEAD_EXPECT_100 is written as Expect: 100-continue. */
 void h1_write_request(struct out *o, const struct head *h, const struct h1_write *w);
 void h1_write_response(struct out *o, const struct head *h, const struct h1_write *w);
+typedef void h1_write_fn(struct out *o, const struct head *h, const struct h1_write *w);
 /* The field list only (trailers), without an empty line. */
 void h1_write_fields(struct out *o, const struct head *h);
 

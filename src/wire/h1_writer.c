@@ -21,7 +21,8 @@ void h1_writer_free(struct h1_writer *w)
 	bufq_free(&w->out);
 }
 
-struct seg *h1_writer_block(struct loop *l, uint32_t bound)
+/* A block that holds `bound` bytes; NULL: out of memory or larger than a seg. */
+static struct seg *block_for(struct loop *l, uint32_t bound)
 {
 	struct seg_pool *small = loop_segs(l, SEG_SMALL), *large = loop_segs(l, SEG_LARGE);
 
@@ -30,42 +31,59 @@ struct seg *h1_writer_block(struct loop *l, uint32_t bound)
 	return bound <= large->cap ? seg_get(large) : NULL;
 }
 
-bool h1_writer_put(struct h1_writer *w, struct seg **seg, uint32_t n)
+/* Takes the block with what was written into it. */
+static inline bool put_block(struct h1_writer *w, struct seg *seg, const struct out *o)
 {
-	(*seg)->used = n;
-	return bufq_put_seg(&w->out, seg, 0, n);
+	bool ok;
+
+	seg->used = out_len(o);
+	ok = out_ok(o) && bufq_put_seg(&w->out, &seg, 0, seg->used);
+	seg_drop(&seg);
+	return ok;
+}
+
+static COLD bool put_large_head(struct h1_writer *w, struct loop *l, h1_write_fn *write,
+				const struct head *h, const struct h1_write *how)
+{
+	struct seg *seg = block_for(l, h1_write_bound(h));
+	struct out o;
+
+	if (!seg)
+		return false;
+	out_init(&o, seg->data, seg->cap);
+	write(&o, h, how);
+	return put_block(w, seg, &o);
+}
+
+/* Nearly every head fits a small block: how long it may get is asked only when it did not. */
+bool h1_writer_head(struct h1_writer *w, struct loop *l, h1_write_fn *write, const struct head *h,
+		    const struct h1_write *how)
+{
+	struct seg *seg = seg_get(loop_segs(l, SEG_SMALL));
+	struct out o;
+
+	if (!seg)
+		return false;
+	out_init(&o, seg->data, seg->cap);
+	write(&o, h, how);
+	if (__builtin_expect(out_ok(&o), 1))
+		return put_block(w, seg, &o);
+	seg_drop(&seg);
+	return put_large_head(w, l, write, h, how);
 }
 
 /* A body that is small next to the head goes into the head's block: one piece to send, and the copy
  * is cheaper than a second iovec. */
 #define TUCK_MAX 2048u
-static bool tuck(struct h1_writer *w, struct loop *l, struct bufq *body)
+static inline bool move_plain(struct h1_writer *w, struct loop *l, struct pipe *p, uint64_t n)
 {
-	struct str s = bufq_front(body);
-
-	if (body->bytes > TUCK_MAX || s.n != body->bytes || w->out.n_spans != 1)
-		return false;
-	if (!bufq_put_copy(&w->out, loop_segs(l, SEG_SMALL), s.p, s.n))
-		return false;
-	bufq_drop(body, s.n);
-	return true;
+	if (n <= TUCK_MAX && w->out.n_spans == 1 &&
+	    pipe_take_copy(p, &w->out, loop_segs(l, SEG_SMALL), (uint32_t)n))
+		return true;
+	return pipe_take(p, &w->out, n) == n;
 }
 
-static bool move_plain(struct h1_writer *w, struct loop *l, struct pipe *p, uint64_t n)
-{
-	struct bufq part;
-	bool ok;
-
-	if (n > TUCK_MAX || w->out.n_spans != 1)
-		return pipe_take(p, &w->out, n) == n;
-	bufq_init(&part, 0);
-	pipe_take(p, &part, n);
-	ok = tuck(w, l, &part) || bufq_move(&w->out, &part, n) == n;
-	bufq_free(&part);
-	return ok;
-}
-
-static bool move_chunk(struct h1_writer *w, struct loop *l, struct pipe *p, uint64_t n)
+static NOINLINE bool move_chunk(struct h1_writer *w, struct loop *l, struct pipe *p, uint64_t n)
 {
 	struct seg_pool *pool = loop_segs(l, SEG_SMALL);
 	char line[24];
@@ -78,33 +96,31 @@ static bool move_chunk(struct h1_writer *w, struct loop *l, struct pipe *p, uint
 	       bufq_put_const(&w->out, "\r\n", 2);
 }
 
-static bool end_chunked(struct h1_writer *w, struct loop *l, const struct head *trailers)
+static NOINLINE bool end_chunked(struct h1_writer *w, struct loop *l, const struct head *trailers)
 {
 	struct seg *seg;
 	struct out o;
-	bool ok;
 
 	if (!trailers)
 		return bufq_put_const(&w->out, "0\r\n\r\n", 5);
-	seg = h1_writer_block(l, h1_write_bound(trailers) + 8);
+	seg = block_for(l, h1_write_bound(trailers) + 8);
 	if (!seg)
 		return false;
 	out_init(&o, seg->data, seg->cap);
 	out_lit(&o, "0\r\n");
 	h1_write_fields(&o, trailers);
 	out_lit(&o, "\r\n");
-	ok = out_ok(&o) && h1_writer_put(w, &seg, out_len(&o));
-	seg_drop(&seg);
-	return ok;
+	return put_block(w, seg, &o);
 }
 
 bool h1_writer_move(struct h1_writer *w, struct loop *l, struct pipe *p)
 {
-	uint64_t room = w->out.high > w->out.bytes ? w->out.high - w->out.bytes : 0;
-	uint64_t n = p->q.bytes < room ? p->q.bytes : room;
+	uint64_t room, n;
 
 	if (w->done || !w->head_out)
 		return true;
+	room = w->out.high > w->out.bytes ? w->out.high - w->out.bytes : 0;
+	n = p->q.bytes < room ? p->q.bytes : room;
 	if (n && !(w->chunked ? move_chunk(w, l, p, n) : move_plain(w, l, p, n)))
 		return false;
 	if (!pipe_done(p))

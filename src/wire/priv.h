@@ -54,10 +54,9 @@ struct h1_writer {
 void h1_writer_init(struct h1_writer *);
 void h1_writer_next(struct h1_writer *);
 void h1_writer_free(struct h1_writer *);
-/* A block that holds `bound` bytes, to write a head into; then h1_writer_put().  NULL: out of
- * memory or larger than a seg. */
-struct seg *h1_writer_block(struct loop *, uint32_t bound) MUST_CHECK;
-bool h1_writer_put(struct h1_writer *, struct seg **, uint32_t n) MUST_CHECK;
+/* h1_write_request() or h1_write_response().  False: out of memory, or larger than a seg. */
+bool h1_writer_head(struct h1_writer *, struct loop *, h1_write_fn *, const struct head *,
+		    const struct h1_write *) MUST_CHECK;
 /* Takes body bytes, and at its end the last chunk and trailers, from the pipe, up to the high mark
  * of `out`.  False: out of memory. */
 bool h1_writer_move(struct h1_writer *, struct loop *, struct pipe *) MUST_CHECK;
