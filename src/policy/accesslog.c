@@ -164,7 +164,7 @@ static void take_facts(struct line *l, const struct exchange *x)
 static void take_exchange(struct line *l, const struct exchange *x,
 			  const struct access_names *names)
 {
-	memset(l, 0, sizeof(*l));
+	mem_zero(l, sizeof(*l));
 	take_facts(l, x);
 	l->text[TEXT_LISTENER] = names->listener;
 	l->text[TEXT_SITE] = names->site;
@@ -250,6 +250,22 @@ static inline char *put_ms(char *p, uint64_t us)
 	return p + 4;
 }
 
+#ifdef __SSE2__
+/* Sixteen hexadecimal digits at once. */
+static inline char *put_hex16(char *p, uint64_t v)
+{
+	const __m128i low = _mm_set1_epi8(0x0f);
+	__m128i b = _mm_cvtsi64_si128((int64_t)htobe64(v));
+	__m128i d =
+		_mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi64(b, 4), low), _mm_and_si128(b, low));
+	__m128i letter =
+		_mm_and_si128(_mm_cmpgt_epi8(d, _mm_set1_epi8(9)), _mm_set1_epi8('a' - '0' - 10));
+
+	d = _mm_add_epi8(_mm_add_epi8(d, _mm_set1_epi8('0')), letter);
+	_mm_storeu_si128((void *)p, d);
+	return p + 16;
+}
+#else
 /* Eight hexadecimal digits at once: nibbles are spread over the bytes of a word. */
 static inline void put_hex8(char *p, uint32_t v)
 {
@@ -270,6 +286,7 @@ static inline char *put_hex16(char *p, uint64_t v)
 	put_hex8(p + 8, (uint32_t)v);
 	return p + 16;
 }
+#endif
 
 /* Microseconds change, the second seldom does. */
 static inline char *put_time(char *p, int64_t wall_us)

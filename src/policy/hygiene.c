@@ -181,7 +181,7 @@ static bool is_loop(const struct head *h, struct str pseudonym)
 }
 
 /* All Via lines become one, ours behind (RFC 9110 §7.6.3). */
-static bool add_via(struct exchange *x, struct head *h, struct str pseudonym)
+static NOINLINE bool join_via(struct exchange *x, struct head *h, struct str pseudonym)
 {
 	uint32_t n = pseudonym.n + 8;
 	struct out o;
@@ -202,6 +202,21 @@ static bool add_via(struct exchange *x, struct head *h, struct str pseudonym)
 	must(out_ok(&o));
 	head_remove(h, HDR_VIA);
 	return head_add_id(h, &x->arena, HDR_VIA, (struct str){ .p = text, .n = out_len(&o) });
+}
+
+static bool add_via(struct exchange *x, struct head *h, struct str pseudonym)
+{
+	uint32_t n = pseudonym.n + 4;
+	char *text;
+
+	if (head_find(h, HDR_VIA))
+		return join_via(x, h, pseudonym);
+	text = arena_alloc(&x->arena, n);
+	if (!text)
+		return false;
+	memcpy(text, h->version >= 11 ? "1.1 " : "1.0 ", 4);
+	memcpy(text + 4, pseudonym.p, pseudonym.n);
+	return head_add_id(h, &x->arena, HDR_VIA, (struct str){ .p = text, .n = n });
 }
 
 /* TRACE would echo credentials; Max-Forwards 0 is for us to answer (RFC 9110 §9.3.8, §7.6.2). */

@@ -19,22 +19,28 @@ struct access_names account_names(const struct exchange *x)
 	return n;
 }
 
-/* The series of (listener, site, route, class); looked up once, then remembered. */
-static uint32_t request_slot(struct service *s, struct door *d, const struct exchange *x,
-			     unsigned class)
+static COLD uint32_t find_slot(struct service *s, const struct exchange *x, unsigned class)
 {
 	static const char *const classes[STATUS_CLASSES] = { "0xx", "1xx", "2xx",
 							     "3xx", "4xx", "5xx" };
 	struct access_names n = account_names(x);
 	struct str labels[] = { n.listener, n.site.n ? n.site : STR("-"),
 				n.route.n ? n.route : STR("-"), str_of(classes[class]) };
+
+	return metric_slot(s->shared->metrics, METRIC_REQUESTS, labels);
+}
+
+/* The series of (listener, site, route, class); looked up once, then remembered. */
+static uint32_t request_slot(struct service *s, struct door *d, const struct exchange *x,
+			     unsigned class)
+{
 	uint32_t *slot =
 		&d->slot_requests[(x->route ? x->route->index + 1 : 0) * STATUS_CLASSES + class];
 
 	if (!x->route && x->site)
-		return metric_slot(s->shared->metrics, METRIC_REQUESTS, labels);
+		return find_slot(s, x, class);
 	if (!*slot)
-		*slot = metric_slot(s->shared->metrics, METRIC_REQUESTS, labels);
+		*slot = find_slot(s, x, class);
 	return *slot;
 }
 
