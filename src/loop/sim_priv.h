@@ -91,7 +91,7 @@ bool sim_odd(struct sim *, uint32_t n); /* one time in n; never when calm */
 /* How much of n happens at once: all, or rough: often less, now and then one byte. */
 size_t sim_piece(struct sim *, size_t n);
 uint64_t sim_latency(struct sim *); /* of one arrival, us */
-void sim_run_events(struct sim *);  /* those that are due */
+bool sim_run_events(struct sim *);  /* those that are due; whether there were any */
 void sim_flow_put(struct flow *, const void *, size_t n);
 void sim_flow_drop(struct flow *, size_t n); /* of what has arrived, from the head */
 static inline bool sim_flow_ended(const struct flow *f)

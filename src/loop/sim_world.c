@@ -126,13 +126,17 @@ static struct event pop_event(struct sim *s)
 	}
 }
 
-void sim_run_events(struct sim *s)
+bool sim_run_events(struct sim *s)
 {
+	bool any = false;
+
 	while (s->n_events > 0 && s->events[0].at <= s->now_us) {
 		struct event e = pop_event(s);
 
 		e.fn(e.arg);
+		any = true;
 	}
+	return any;
 }
 
 /* ---------------------------------------------------------------- flows */
