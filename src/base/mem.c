@@ -40,6 +40,7 @@ bool budget_take(struct budget *b, uint64_t n)
 
 	if (!b)
 		return true;
+	b = b->parent ? b->parent : b;
 	used = atomic_load_explicit(&b->used, memory_order_relaxed);
 	do {
 		if (used > b->max || n > b->max - used)
@@ -51,8 +52,83 @@ bool budget_take(struct budget *b, uint64_t n)
 
 void budget_give(struct budget *b, uint64_t n)
 {
-	if (b)
-		must(atomic_fetch_sub_explicit(&b->used, n, memory_order_relaxed) >= n);
+	if (!b)
+		return;
+	b = b->parent ? b->parent : b;
+	must(atomic_fetch_sub_explicit(&b->used, n, memory_order_relaxed) >= n);
+}
+
+unsigned budget_pool(struct budget *b, const char *name)
+{
+	if (!b)
+		return 0;
+	for (unsigned i = 0; i < b->n_pools; i++)
+		if (!strcmp(b->pool[i].name, name))
+			return i;
+	must(b->n_pools < BUDGET_POOLS);
+	b->pool[b->n_pools].name = name;
+	return b->n_pools++;
+}
+
+static void book(struct budget *b, unsigned pool, uint64_t n)
+{
+	_Atomic uint64_t *held = &b->pool[pool].held;
+
+	atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+/* How much has to be given back before n can be taken; 0: then they could be taken now, or
+ * never. */
+static uint64_t shortage(const struct budget *b, uint64_t n)
+{
+	uint64_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+
+	return n > b->max || used + n <= b->max ? 0 : used + n - b->max;
+}
+
+static COLD bool take_back(struct budget *b, uint64_t n)
+{
+	const struct budget *all = b->parent ? b->parent : b;
+
+	for (struct reclaim *r = b->reclaims; r && shortage(all, n) > 0; r = r->next)
+		r->give(r, shortage(all, n));
+	return budget_take(b, n);
+}
+
+bool pool_take(struct budget *b, unsigned pool, uint64_t n)
+{
+	if (!b)
+		return true;
+	if (!budget_take(b, n) && !take_back(b, n))
+		return false;
+	book(b, pool, n);
+	return true;
+}
+
+void pool_give(struct budget *b, unsigned pool, uint64_t n)
+{
+	if (!b)
+		return;
+	must(atomic_load_explicit(&b->pool[pool].held, memory_order_relaxed) >= n);
+	book(b, pool, -n);
+	budget_give(b, n);
+}
+
+void budget_reclaim(struct budget *b, struct reclaim *r)
+{
+	r->next = b->reclaims;
+	b->reclaims = r;
+}
+
+void budget_reclaim_off(struct budget *b, struct reclaim *r)
+{
+	struct reclaim **at = &b->reclaims;
+
+	while (*at && *at != r)
+		at = &(*at)->next;
+	must(*at == r);
+	*at = r->next;
 }
 
 /* --- slab --- */
@@ -77,6 +153,7 @@ void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *b
 	s->size = (size + 15) & ~15u;
 	s->per_chunk = s->size < SLAB_CHUNK ? SLAB_CHUNK / s->size : 1;
 	s->budget = budget;
+	s->pool = budget_pool(budget, name);
 }
 
 static uint64_t chunk_bytes(const struct slab *s)
@@ -88,7 +165,7 @@ static bool slab_grow(struct slab *s)
 {
 	struct slab_chunk *c;
 
-	if (!budget_take(s->budget, chunk_bytes(s)))
+	if (!pool_take(s->budget, s->pool, chunk_bytes(s)))
 		return false;
 	c = malloc(sizeof(*c));
 	if (!c)
@@ -107,7 +184,7 @@ static bool slab_grow(struct slab *s)
 fail_chunk:
 	free(c);
 fail_budget:
-	budget_give(s->budget, chunk_bytes(s));
+	pool_give(s->budget, s->pool, chunk_bytes(s));
 	return false;
 }
 
@@ -231,7 +308,7 @@ static void trim_chunks(struct slab *s, struct slab_chunk **v, size_t n)
 		free(v[i]->mem);
 		free(v[i]);
 		s->n_total -= s->per_chunk;
-		budget_give(s->budget, chunk_bytes(s));
+		pool_give(s->budget, s->pool, chunk_bytes(s));
 	}
 }
 
@@ -266,7 +343,7 @@ void slab_close(struct slab *s)
 		mem_show(c->mem, chunk_bytes(s));
 		free(c->mem);
 		free(c);
-		budget_give(s->budget, chunk_bytes(s));
+		pool_give(s->budget, s->pool, chunk_bytes(s));
 	}
 	slab_init(s, s->name, s->size, s->budget);
 }
@@ -292,11 +369,11 @@ static struct arena_block *arena_block_new(struct arena *a, size_t size)
 {
 	struct arena_block *b;
 
-	if (!budget_take(a->home->budget, size))
+	if (!pool_take(a->home->budget, a->home->pool, size))
 		return NULL;
 	b = malloc(size);
 	if (!b) {
-		budget_give(a->home->budget, size);
+		pool_give(a->home->budget, a->home->pool, size);
 		return NULL;
 	}
 	b->size = size;
@@ -356,7 +433,7 @@ void arena_free(struct arena *a)
 		free(b);
 	}
 	if (a->taken)
-		budget_give(home->budget, a->taken);
+		pool_give(home->budget, home->pool, a->taken);
 	slab_put(home, a->first);
 	arena_init(a, home);
 }

@@ -1,6 +1,8 @@
 /* mem.h -- where memory comes from: budget, slab, arena.
  *
- *   budget   one per process (limits.memory): a counted cap over all shards, taken in chunks
+ *   budget   one per process (limits.memory): a counted cap over all shards, taken in chunks.  Each
+ *            shard has one of its own below it: it knows the shard's pools, by name, and who of the
+ *            shard can give memory back
  *   slab     objects of one size, one shard, last in first out (the next object is cache-warm)
  *   arena    everything that one exchange needs, freed at once; its first block comes from a slab
  *
@@ -14,14 +16,38 @@
 
 #include <stdatomic.h>
 
+struct budget_pool {
+	const char *name;
+	_Atomic uint64_t held; /* bytes; written by one thread, read by the scrape */
+};
+
+/* Asked when the budget refuses, by the shard's own thread, from inside slab_get() and its like:
+ * gives back what it can do without, `want` bytes or more if it can.  Takes nothing. */
+struct reclaim {
+	struct reclaim *next;
+	void (*give)(struct reclaim *, uint64_t want);
+};
+
+#define BUDGET_POOLS 32
 struct budget {
-	_Atomic uint64_t used; /* bytes */
+	_Atomic uint64_t used; /* bytes; of a shard's budget: 0, they are its parent's */
 	uint64_t max;
+	struct budget *parent; /* NULL: this is the process's */
+	struct reclaim *reclaims;
+	unsigned n_pools;
+	struct budget_pool pool[BUDGET_POOLS];
 };
 
 /* A NULL budget has no cap. */
 bool budget_take(struct budget *b, uint64_t n) MUST_CHECK; /* false: over the cap, nothing taken */
 void budget_give(struct budget *b, uint64_t n);
+/* The pool of this name (borrowed), made when new; names are the program's own. */
+unsigned budget_pool(struct budget *b, const char *name);
+/* Booked in a pool; when the budget refuses, those who can give back are asked first. */
+bool pool_take(struct budget *b, unsigned pool, uint64_t n) MUST_CHECK;
+void pool_give(struct budget *b, unsigned pool, uint64_t n);
+void budget_reclaim(struct budget *b, struct reclaim *r);
+void budget_reclaim_off(struct budget *b, struct reclaim *r);
 
 struct slab_free;
 struct slab_chunk;
@@ -29,6 +55,7 @@ struct slab {
 	const char *name; /* borrowed, for dumps and culvert_memory_bytes{pool} */
 	uint32_t size;    /* bytes of an object, rounded up to 16 */
 	uint32_t per_chunk;
+	unsigned pool; /* of the budget */
 	struct slab_free *free;
 	struct slab_chunk *chunks; /* all freed by slab_close */
 	char *fresh, *fresh_end;   /* what the newest chunk still holds uncarved */
@@ -39,7 +66,7 @@ struct slab {
 void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *budget);
 void *slab_get(struct slab *s) MUST_CHECK; /* not zeroed */
 void slab_put(struct slab *s, void *obj);  /* NULL is accepted */
-/* Gives chunks that are wholly free back to the system; called when a shard is idle. */
+/* Gives chunks that are wholly free back to the system: when the budget refuses. */
 void slab_trim(struct slab *s);
 void slab_close(struct slab *s); /* asserts that nothing is live */
 

@@ -33,7 +33,7 @@ int exchange_shard_open(struct loop *l)
 
 	if (!s)
 		return -ENOMEM;
-	slab_init(&s->slab, "exchange", sizeof(struct exchange), loop_budget(l));
+	slab_init(&s->slab, "exchanges", sizeof(struct exchange), loop_budget(l));
 	list_init(&s->all);
 	loop_random(l, &s->next_id, sizeof(s->next_id));
 	loop_set_slot(l, SLOT_EXCHANGE, s);

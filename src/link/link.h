@@ -192,7 +192,9 @@ struct answer { /* what a name has: counted, one shard */
 	uint32_t refs;
 	uint32_t n;
 	uint64_t expires_ms;
-	bool stale;                      /* served past its TTL because the servers do not answer */
+	bool stale; /* served past its TTL because the servers do not answer */
+	uint8_t pool;
+	struct budget *budget;           /* what it is booked in; the loop's */
 	struct addr addr[RESOLVE_ADDRS]; /* port 0; A and AAAA */
 };
 struct resolver;

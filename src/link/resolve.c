@@ -19,7 +19,8 @@
  * failure, but for the operator's own names (RESOLVE_SEARCH) a good answer outlives that as well.
  *
  * Strangers choose names: they are checked before they are asked, the cache is a keyed hash of
- * bounded size, flights are bounded in number. */
+ * bounded size, flights are bounded in number; all of them count in limits.memory, and the cache
+ * gives way (the names not asked for longest first) before anything of the shard is refused. */
 #include "link/names.h"
 
 #include "base/map.h"
@@ -107,6 +108,9 @@ struct resolver {
 	struct list ready;                   /* of resolve.node */
 	unsigned n_queued, n_running;
 	struct task work;
+	struct budget *budget;
+	unsigned pool;
+	struct reclaim reclaim;
 	struct hosts *hosts;
 	struct watched resolv_file;
 	struct resolvconf rc;
@@ -126,13 +130,34 @@ static void count(struct resolver *r, enum resolve_count c)
 		metric_add(r->cells, r->slots[c], 1);
 }
 
-/* --- answers --- */
-static struct answer *answer_new(uint64_t expires_ms)
+/* --- memory --- */
+static void *booked_new(struct resolver *r, size_t n)
 {
-	struct answer *a = calloc(1, sizeof(*a));
+	void *p;
+
+	if (!pool_take(r->budget, r->pool, n))
+		return NULL;
+	p = calloc(1, n);
+	if (!p)
+		pool_give(r->budget, r->pool, n);
+	return p;
+}
+
+static void booked_free(struct resolver *r, void *p, size_t n)
+{
+	free(p);
+	pool_give(r->budget, r->pool, n);
+}
+
+/* --- answers --- */
+static struct answer *answer_new(struct resolver *r, uint64_t expires_ms)
+{
+	struct answer *a = booked_new(r, sizeof(*a));
 
 	if (!a)
 		return NULL;
+	a->budget = r->budget;
+	a->pool = (uint8_t)r->pool;
 	a->refs = 1;
 	a->expires_ms = expires_ms;
 	return a;
@@ -152,8 +177,10 @@ void answer_drop(struct answer **ap)
 	if (!a)
 		return;
 	must(a->refs > 0);
-	if (--a->refs == 0)
-		free(a);
+	if (--a->refs > 0)
+		return;
+	pool_give(a->budget, a->pool, sizeof(*a));
+	free(a);
 }
 
 /* --- names, pure --- */
@@ -243,26 +270,37 @@ static bool same_name(const struct map_node *node, const void *key, uint32_t n)
 
 static void name_free(struct name *m)
 {
+	struct resolver *r = m->resolver;
+
 	must(m->magic == NAME_MAGIC && !m->flight);
-	map_remove(&m->resolver->names, &m->node);
+	map_remove(&r->names, &m->node);
 	list_remove(&m->lru);
 	answer_drop(&m->good);
 	m->magic = 0;
-	free(m);
+	booked_free(r, m, sizeof(*m));
 }
 
-/* The oldest rows go, but for those that are being asked. */
-static void evict(struct resolver *r)
+/* The oldest rows go, but for those that are being asked, until `names` are left or `bytes` were
+ * given back. */
+static void evict(struct resolver *r, uint32_t names, uint64_t bytes)
 {
 	struct list *at = r->lru.prev;
+	uint64_t given = 0;
 
-	while (r->names.n > CACHE_MAX && at != &r->lru) {
+	while (r->names.n > names && given < bytes && at != &r->lru) {
 		struct name *m = container_of(at, struct name, lru);
 
 		at = at->prev;
-		if (!m->flight && !m->pinned)
-			name_free(m);
+		if (m->flight || m->pinned)
+			continue;
+		given += sizeof(*m) + (m->good && m->good->refs == 1 ? sizeof(*m->good) : 0);
+		name_free(m);
 	}
+}
+
+static void give_back(struct reclaim *c, uint64_t want)
+{
+	evict(container_of(c, struct resolver, reclaim), 0, want);
 }
 
 static struct name *name_of(struct resolver *r, struct str text)
@@ -276,7 +314,7 @@ static struct name *name_of(struct resolver *r, struct str text)
 		list_push_head(&r->lru, &m->lru);
 		return m;
 	}
-	m = calloc(1, sizeof(*m));
+	m = booked_new(r, sizeof(*m));
 	if (!m)
 		return NULL;
 	m->magic = NAME_MAGIC;
@@ -284,11 +322,11 @@ static struct name *name_of(struct resolver *r, struct str text)
 	m->n = (uint8_t)text.n;
 	memcpy(m->text, text.p, text.n);
 	if (!map_add(&r->names, &m->node, m->text, m->n)) {
-		free(m);
+		booked_free(r, m, sizeof(*m));
 		return NULL;
 	}
 	list_push_head(&r->lru, &m->lru);
-	evict(r);
+	evict(r, CACHE_MAX, UINT64_MAX);
 	return m;
 }
 
@@ -311,7 +349,7 @@ static bool fresh(const struct resolver *r, const struct name *m)
 	return m->good && loop_now_ms(r->loop) < m->good->expires_ms;
 }
 
-/* Whether this question may get the last good answer although the last flight ended with res. */
+/* Whether it may get the last good answer although the last flight ended with res. */
 static bool may_have_good(const struct resolve *q, const struct name *m, int res)
 {
 	const struct resolver *r = q->resolver;
@@ -366,7 +404,7 @@ static void look_in_cache(struct resolve *q, struct name *m)
 
 static void decide_local(struct resolve *q, const struct addr *addr, uint32_t n)
 {
-	struct answer *a = answer_new(loop_now_ms(q->resolver->loop) + LOCAL_TTL_MS);
+	struct answer *a = answer_new(q->resolver, loop_now_ms(q->resolver->loop) + LOCAL_TTL_MS);
 
 	if (!a) {
 		decide(q, -ENOMEM, NULL);
@@ -454,8 +492,7 @@ static uint32_t n_servers(const struct resolver *r)
 	return r->servers ? r->conf.n_servers : r->rc.n_servers;
 }
 
-/* The channel's questions may end, but no new one goes to it.  One such channel at a time: another
- * one waits for it. */
+/* The channel's questions may end, but no new one goes to it.  One such channel at a time. */
 static void replace_worn(struct resolver *r)
 {
 	if (r->old && dns_running(r->old) == 0)
@@ -597,7 +634,7 @@ static struct flight *flight_new(struct name *m)
 
 	if (r->n_queued >= QUEUED_MAX)
 		return NULL;
-	f = calloc(1, sizeof(*f));
+	f = booked_new(r, sizeof(*f));
 	if (!f)
 		return NULL;
 	f->name = m;
@@ -615,8 +652,12 @@ static struct flight *flight_new(struct name *m)
 
 static bool join_flight(struct resolve *q, struct name *m)
 {
+	bool pinned = m->pinned;
+
+	m->pinned = true; /* memory for the flight is not to be had from its own name */
 	if (!m->flight)
 		m->flight = flight_new(m);
+	m->pinned = pinned;
 	if (!m->flight)
 		return false;
 	list_push_tail(&m->flight->waiters, &q->node);
@@ -640,13 +681,13 @@ static int flight_res(const struct flight *f)
 	return res;
 }
 
-/* v6 first; if both together do not fit, half of each at least. */
+/* v6 first; if both do not fit, half of each at least. */
 static struct answer *answer_of(struct flight *f)
 {
 	struct resolver *r = f->name->resolver;
 	uint32_t n[TYPES] = { f->in[V6] ? f->reply[V6].n : 0, f->in[V4] ? f->reply[V4].n : 0 };
 	uint32_t ttl_s = TTL_MAX_S;
-	struct answer *a = answer_new(0);
+	struct answer *a = answer_new(r, 0);
 
 	if (!a)
 		return NULL;
@@ -720,7 +761,7 @@ static void arrive(struct flight *f)
 		list_push_tail(&waiters, list_pop_head(&f->waiters));
 	list_remove(&f->node);
 	m->flight = NULL;
-	free(f);
+	booked_free(m->resolver, f, sizeof(*f));
 	m->pinned = true;
 	while (!list_empty(&waiters)) {
 		struct resolve *q = container_of(list_pop_head(&waiters), struct resolve, node);
@@ -743,7 +784,7 @@ static void deliver(struct resolve *q)
 
 	list_remove(&q->node);
 	q->magic = 0;
-	free(q);
+	booked_free(q->resolver, q, sizeof(*q));
 	fn(arg, res, a);
 	answer_drop(&a);
 }
@@ -776,7 +817,7 @@ struct resolve *resolve_name(struct resolver *r, struct str name, unsigned flags
 	struct resolve *q;
 
 	must(r->magic == RESOLVER_MAGIC);
-	q = r->closing ? NULL : calloc(1, sizeof(*q));
+	q = r->closing ? NULL : booked_new(r, sizeof(*q));
 	if (!q)
 		return NULL;
 	q->magic = RESOLVE_MAGIC;
@@ -805,7 +846,7 @@ void resolve_cancel(struct resolve **qp)
 	list_remove(&q->node);
 	answer_drop(&q->answer);
 	q->magic = 0;
-	free(q);
+	booked_free(q->resolver, q, sizeof(*q));
 }
 
 /* --- fakes --- */
@@ -851,6 +892,15 @@ static void take_conf(struct resolver *r, const struct resolver_conf *conf)
 	r->resolv_file.path = r->conf.resolv_path;
 }
 
+static void init_lists(struct resolver *r)
+{
+	list_init(&r->lru);
+	list_init(&r->queued);
+	list_init(&r->running);
+	list_init(&r->landed);
+	list_init(&r->ready);
+}
+
 struct resolver *resolver_new(struct loop *loop, const struct resolver_conf *conf, uint64_t *cells,
 			      const uint32_t *dns_slots)
 {
@@ -861,16 +911,15 @@ struct resolver *resolver_new(struct loop *loop, const struct resolver_conf *con
 		return NULL;
 	r->magic = RESOLVER_MAGIC;
 	r->loop = loop;
+	r->budget = loop_budget(loop);
+	r->pool = budget_pool(r->budget, "resolver");
+	r->reclaim.give = give_back;
 	take_conf(r, conf);
 	r->cells = cells;
 	r->counted = cells && dns_slots;
 	if (r->counted)
 		memcpy(r->slots, dns_slots, sizeof(r->slots));
-	list_init(&r->lru);
-	list_init(&r->queued);
-	list_init(&r->running);
-	list_init(&r->landed);
-	list_init(&r->ready);
+	init_lists(r);
 	task_init(&r->work, work);
 	resolvconf_parse(&r->rc, STR(""));
 	loop_random(loop, key, sizeof(key));
@@ -885,6 +934,7 @@ struct resolver *resolver_new(struct loop *loop, const struct resolver_conf *con
 			goto fail_servers;
 		memcpy(r->servers, conf->servers, conf->n_servers * sizeof(*r->servers));
 	}
+	budget_reclaim(r->budget, &r->reclaim);
 	return r;
 
 fail_servers:
@@ -906,7 +956,7 @@ static void cancel_flight(struct flight *f)
 		decide(container_of(f->waiters.next, struct resolve, node), -ECANCELED, NULL);
 	list_remove(&f->node);
 	f->name->flight = NULL;
-	free(f);
+	booked_free(f->name->resolver, f, sizeof(*f));
 }
 
 static void free_name(struct map_node *node, void *arg)
@@ -924,6 +974,7 @@ void resolver_free(struct resolver **rp)
 		return;
 	must(r->magic == RESOLVER_MAGIC && !r->closing);
 	r->closing = true;
+	budget_reclaim_off(r->budget, &r->reclaim);
 	while (!list_empty(&r->queued))
 		cancel_flight(container_of(r->queued.next, struct flight, node));
 	while (!list_empty(&r->running))

@@ -430,7 +430,7 @@ static int epoll_open(struct loop *loop, const struct loop_params *par, char why
 		return -err;
 	}
 	list_init(&e->ready);
-	slab_init(&e->iovs, "iovecs", LOOP_IOV * sizeof(struct iovec), loop->budget);
+	slab_init(&e->iovs, "iovecs", LOOP_IOV * sizeof(struct iovec), &loop->budget);
 	loop->back = e;
 	snprintf(why, 128, "epoll");
 	return 0;

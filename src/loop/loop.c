@@ -23,6 +23,7 @@ extern const struct loop_backend loop_sim __attribute__((weak));
 #define TASKS_TURN  8192u
 /* how often the wall clock is asked where it stands against the monotonic one */
 #define WALL_EVERY_US 100000u
+#define TRIM_EVERY_MS 100u
 
 /* --- real clocks, randomness, plain socket calls: both real back ends use them --- */
 static uint64_t clock_us(clockid_t id)
@@ -128,11 +129,32 @@ static int open_backend(struct loop *loop, const struct loop_params *par, char w
 	return rc;
 }
 
+/* Chunks that one pool does not need just now are another's.  Looking for them has its price, and
+ * who is refused asks again and again. */
+static void give_back(struct reclaim *r, uint64_t want)
+{
+	struct loop *loop = container_of(r, struct loop, reclaim);
+	struct slab *slab[] = { &loop->segs[SEG_LARGE].slab, &loop->segs[SEG_SMALL].slab,
+				&loop->arenas };
+	uint64_t now = loop_now_ms(loop), given = 0;
+
+	if (loop->trimmed_ms && now - loop->trimmed_ms < TRIM_EVERY_MS)
+		return;
+	loop->trimmed_ms = now;
+	for (unsigned i = 0; i < ARRAY_LEN(slab) && given < want; i++) {
+		given += slab[i]->n_total * slab[i]->size;
+		slab_trim(slab[i]);
+		given -= slab[i]->n_total * slab[i]->size;
+	}
+}
+
 static void init_pools(struct loop *loop)
 {
-	seg_pool_init(&loop->segs[SEG_SMALL], "segs_small", SEG_SMALL_BLOCK, loop->budget);
-	seg_pool_init(&loop->segs[SEG_LARGE], "segs_large", SEG_LARGE_BLOCK, loop->budget);
-	slab_init(&loop->arenas, "arenas", ARENA_FIRST, loop->budget);
+	seg_pool_init(&loop->segs[SEG_SMALL], "segs_small", SEG_SMALL_BLOCK, &loop->budget);
+	seg_pool_init(&loop->segs[SEG_LARGE], "segs_large", SEG_LARGE_BLOCK, &loop->budget);
+	slab_init(&loop->arenas, "arenas", ARENA_FIRST, &loop->budget);
+	loop->reclaim.give = give_back;
+	budget_reclaim(&loop->budget, &loop->reclaim);
 }
 
 static void close_pools(struct loop *loop)
@@ -178,7 +200,8 @@ struct loop *loop_new(const struct loop_params *par, char why[static 128])
 	if (!loop)
 		return NULL;
 	loop->magic = LOOP_MAGIC;
-	loop->budget = par->budget;
+	loop->budget.parent = par->budget;
+	loop->budget.max = UINT64_MAX;
 	loop->shard = par->shard;
 	loop->fds_max = par->fds_max;
 	loop->date_s = -1;
@@ -601,9 +624,9 @@ struct slab *loop_arenas(struct loop *loop)
 	return &loop->arenas;
 }
 
-struct budget *loop_budget(const struct loop *loop)
+struct budget *loop_budget(struct loop *loop)
 {
-	return loop->budget;
+	return &loop->budget;
 }
 
 unsigned loop_shard(const struct loop *loop)

@@ -199,8 +199,8 @@ enum shard_slot {
 void *loop_slot(const struct loop *, enum shard_slot);
 void loop_set_slot(struct loop *, enum shard_slot, void *);
 struct seg_pool *loop_segs(struct loop *, enum seg_class);
-struct slab *loop_arenas(struct loop *); /* ARENA_FIRST blocks */
-struct budget *loop_budget(const struct loop *);
+struct slab *loop_arenas(struct loop *);   /* ARENA_FIRST blocks */
+struct budget *loop_budget(struct loop *); /* this shard's */
 unsigned loop_shard(const struct loop *);
 uint64_t loop_turns(const struct loop *); /* readable from any thread */
 void loop_dump(const struct loop *, int fd);

@@ -116,7 +116,9 @@ struct loop {
 	struct mailbox box;
 	_Atomic uint64_t turns;
 
-	struct budget *budget;
+	struct budget budget; /* this shard's, below the process's */
+	struct reclaim reclaim;
+	uint64_t trimmed_ms;
 	unsigned shard;
 	uint32_t fds_max;
 	struct seg_pool segs[SEG_CLASSES];

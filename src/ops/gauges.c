@@ -19,11 +19,55 @@ static double one(void *arg)
 	return 1;
 }
 
-static double memory_used(void *arg)
-{
-	const struct budget *b = arg;
+/* One pool over all shards; the pools together are what limits.memory counts. */
+static struct {
+	struct budget *shard[GAUGES_SHARDS];
+	unsigned n_shards, n_names;
+	const char *name[BUDGET_POOLS];
+} pools;
 
-	return (double)atomic_load_explicit(&b->used, memory_order_relaxed);
+static double pool_held(void *arg)
+{
+	const char *name = arg;
+	uint64_t held = 0;
+
+	for (unsigned i = 0; i < pools.n_shards; i++) {
+		const struct budget *b = pools.shard[i];
+
+		for (unsigned k = 0; k < b->n_pools; k++)
+			if (!strcmp(b->pool[k].name, name))
+				held += atomic_load_explicit(&b->pool[k].held,
+							     memory_order_relaxed);
+	}
+	return (double)held;
+}
+
+static bool is_known(const char *name)
+{
+	for (unsigned i = 0; i < pools.n_names; i++)
+		if (!strcmp(pools.name[i], name))
+			return true;
+	return false;
+}
+
+/* All shards have the same pools, but for what their back ends bring. */
+static void open_pools(const struct gauges_params *p)
+{
+	pools.n_shards = pools.n_names = 0;
+	for (unsigned i = 0; i < p->n_shards && i < GAUGES_SHARDS; i++) {
+		struct budget *b = loop_budget(p->loops[i]);
+
+		pools.shard[pools.n_shards++] = b;
+		for (unsigned k = 0; k < b->n_pools; k++) {
+			struct str label = str_of(b->pool[k].name);
+
+			if (is_known(label.p) || pools.n_names == BUDGET_POOLS)
+				continue;
+			pools.name[pools.n_names++] = label.p;
+			metric_pull(p->shared->metrics, METRIC_MEMORY, &label, pool_held,
+				    (void *)(uintptr_t)label.p);
+		}
+	}
 }
 
 /* Linux tells the number as the folder's size (since 6.2); before, the entries have to be read,
@@ -78,11 +122,10 @@ static void open_shards(const struct gauges_params *p)
 void gauges_open(const struct gauges_params *p)
 {
 	struct metrics *m = p->shared->metrics;
-	struct str build[] = { str_of(p->version), str_of(p->io) }, all = STR("all");
+	struct str build[] = { str_of(p->version), str_of(p->io) };
 
 	metric_pull(m, METRIC_DRAINING, NULL, draining, p->shared);
 	metric_pull(m, METRIC_BUILD_INFO, build, one, NULL);
-	metric_pull(m, METRIC_MEMORY, &all, memory_used, p->shared->budget);
 	metric_pull(m, METRIC_OPEN_FDS, NULL, open_fds, NULL);
 	metric_pull(m, METRIC_MAX_FDS, NULL, max_fds, NULL);
 	for (unsigned i = 0; i < p->n_sinks; i++) {
@@ -91,4 +134,5 @@ void gauges_open(const struct gauges_params *p)
 		metric_pull(m, METRIC_LOG_DROPPED, &label, log_dropped, p->sinks[i]);
 	}
 	open_shards(p);
+	open_pools(p);
 }

@@ -799,8 +799,8 @@ int wire_shard_open(struct loop *l)
 
 	if (!s)
 		return -ENOMEM;
-	slab_init(&s->conns, "h1 conn", sizeof(struct h1_conn), loop_budget(l));
-	slab_init(&s->clients, "h1 client", h1_client_size(), loop_budget(l));
+	slab_init(&s->conns, "h1_conns", sizeof(struct h1_conn), loop_budget(l));
+	slab_init(&s->clients, "h1_clients", h1_client_size(), loop_budget(l));
 	loop_set_slot(l, SLOT_WIRE, s);
 	return 0;
 }

@@ -375,6 +375,16 @@ static void check_by_promtool(const char *metrics)
 	assert_int_equal(pclose(f), 0);
 }
 
+static uint64_t memory_of_all_pools(const char *metrics)
+{
+	static const char series[] = "\nculvert_memory_bytes{";
+	uint64_t sum = 0;
+
+	for (const char *at = metrics; (at = strstr(at, series)); at++)
+		sum += strtoull(strchr(at, '}') + 1, NULL, 10);
+	return sum;
+}
+
 static void gauges(void **state)
 {
 	RIG(r, state);
@@ -399,7 +409,10 @@ static void gauges(void **state)
 	HAS(got, "\nculvert_log_dropped_total{sink=\"./a.log\"} 0\n");
 	HAS(got, "\nculvert_loop_turns_total{shard=\"0\"} ");
 	HASNT(got, "\nculvert_loop_turns_total{shard=\"0\"} 0\n");
-	HAS(got, "\nculvert_memory_bytes{pool=\"");
+	HAS(got, "\nculvert_memory_bytes{pool=\"links\"} ");
+	HASNT(got, "\nculvert_memory_bytes{pool=\"all\"} ");
+	HASNT(got, "\nculvert_memory_bytes{pool=\"links\"} 0\n");
+	assert_int_equal(memory_of_all_pools(got), atomic_load(&r->budget.used));
 	/* three of them are ".", ".." and what counts; the client's socket is closed by now */
 	snprintf(text, sizeof(text), "\nprocess_open_fds %d\n", rig_count_fds() - 3 + 1);
 	HAS(got, text);

@@ -422,6 +422,32 @@ static void small_ring_overflows(void **state)
 	in_child(small_ring);
 }
 
+/* What a burst of one kind of memory has left behind is there for another kind. */
+static void pools_give_way(void **state)
+{
+	struct world *w = the_world(state);
+	struct seg *large[20];
+	struct slab slab;
+	void *p;
+
+	for (unsigned i = 0; i < ARRAY_LEN(large); i++) {
+		large[i] = seg_get(loop_segs(w->loop, SEG_LARGE));
+		assert_non_null(large[i]);
+	}
+	w->budget.max = atomic_load(&w->budget.used);
+	slab_init(&slab, "test", 4096, loop_budget(w->loop));
+	turn(w, 0);
+	assert_null(slab_get(&slab));
+	for (unsigned i = 0; i < ARRAY_LEN(large); i++)
+		seg_drop(&large[i]);
+	for (int i = 0; i < 2000 && !(p = slab_get(&slab)); i++)
+		turn(w, 5); /* it is looked for ten times a second */
+	assert_non_null(p);
+	assert_true(atomic_load(&w->budget.used) <= w->budget.max);
+	slab_put(&slab, p);
+	slab_close(&slab);
+}
+
 static const struct row rows[] = {
 	ROW(tasks_in_order),
 	ROW(tasks_taken_off),
@@ -430,6 +456,7 @@ static const struct row rows[] = {
 	ROW(clocks_and_randomness),
 	ROW(mail_from_threads),
 	ROW(mail_is_opened_at_the_end),
+	ROW(pools_give_way),
 	ROW(fault_nth_send),
 	ROW(fault_storm_short_late),
 };

@@ -49,6 +49,82 @@ static void test_budget_threads(void **state)
 	assert_int_equal(b.used, 0);
 }
 
+/* A shard's budget: its pools by name, its parent's cap. */
+static void test_pools(void **state)
+{
+	struct budget all = { .max = 100 }, one = { .parent = &all }, two = { .parent = &all };
+	unsigned a = budget_pool(&one, "a"), b = budget_pool(&one, "b");
+
+	(void)state;
+	assert_int_not_equal(a, b);
+	assert_int_equal(budget_pool(&one, "a"), a);
+	assert_true(pool_take(&one, a, 30));
+	assert_true(pool_take(&one, b, 5));
+	assert_true(pool_take(&two, budget_pool(&two, "a"), 60));
+	assert_false(pool_take(&one, b, 6));
+	assert_int_equal(one.pool[a].held, 30);
+	assert_int_equal(one.pool[b].held, 5);
+	assert_int_equal(all.used, 95);
+	assert_int_equal(one.used, 0);
+	pool_give(&one, a, 30);
+	pool_give(&one, b, 5);
+	pool_give(&two, 0, 60);
+	assert_int_equal(one.pool[a].held, 0);
+	assert_int_equal(all.used, 0);
+	assert_true(pool_take(NULL, 0, UINT64_MAX));
+	pool_give(NULL, 0, UINT64_MAX);
+}
+
+struct giver {
+	struct reclaim reclaim;
+	struct budget *budget;
+	uint64_t held, wanted;
+	unsigned asked;
+};
+
+static void give(struct reclaim *r, uint64_t want)
+{
+	struct giver *g = container_of(r, struct giver, reclaim);
+	uint64_t n = g->held < want ? g->held : want;
+
+	g->asked++;
+	g->wanted = want;
+	g->held -= n;
+	budget_give(g->budget, n);
+}
+
+/* Who can give memory back is asked before anything is refused, and not more of them than need
+ * be. */
+static void test_reclaim(void **state)
+{
+	struct budget all = { .max = 100 }, b = { .parent = &all };
+	struct giver first = { .reclaim = { .give = give }, .budget = &b, .held = 20 },
+		     second = { .reclaim = { .give = give }, .budget = &b, .held = 30 };
+
+	(void)state;
+	assert_true(budget_take(&b, 100));
+	budget_reclaim(&b, &second.reclaim);
+	budget_reclaim(&b, &first.reclaim);
+	assert_true(pool_take(&b, budget_pool(&b, "x"), 20));
+	assert_int_equal(first.asked, 1);
+	assert_int_equal(second.asked, 0);
+	assert_true(pool_take(&b, 0, 25));
+	assert_int_equal(second.wanted, 25);
+	assert_int_equal(all.used, 100);
+	assert_false(pool_take(&b, 0, 7));
+	assert_int_equal(second.held, 0);
+	assert_int_equal(all.used, 95);
+	assert_true(pool_take(&b, 0, 5));
+	assert_false(pool_take(&b, 0, 101)); /* no giving would help */
+	assert_int_equal(second.asked, 2);
+	budget_reclaim_off(&b, &second.reclaim);
+	assert_false(pool_take(&b, 0, 25));
+	assert_int_equal(second.asked, 2);
+	assert_int_equal(first.asked, 4);
+	budget_reclaim_off(&b, &first.reclaim);
+	assert_null(b.reclaims);
+}
+
 static void test_slab_lifo(void **state)
 {
 	struct budget b = { .max = 1 << 20 };
@@ -328,6 +404,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_budget),        cmocka_unit_test(test_budget_threads),
+		cmocka_unit_test(test_pools),         cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_slab_lifo),     cmocka_unit_test(test_slab_sizes),
 		cmocka_unit_test(test_slab_refused),  cmocka_unit_test(test_slab_trim),
 		cmocka_unit_test(test_slab_random),   cmocka_unit_test(test_arena),

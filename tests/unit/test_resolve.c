@@ -816,6 +816,96 @@ static void cache_and_flights_are_bounded(void **state)
 	bench_close(&b);
 }
 
+static uint64_t booked(const struct bench *b)
+{
+	struct budget *of = loop_budget(b->rig->loop);
+
+	return atomic_load(&of->pool[budget_pool(of, "resolver")].held);
+}
+
+static void ask_for_names(struct bench *b, unsigned from, unsigned to)
+{
+	char name[32];
+
+	for (unsigned i = from; i < to; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		assert_answer(b, name, 0, "192.0.2.5");
+	}
+}
+
+static void all_of_it_is_booked(void **state)
+{
+	struct dns_row rows[1] = { { .name = "a.test" } };
+	BENCH(b, state, rows);
+	struct fake f = { .res = b.res, .answers = true };
+	uint64_t each;
+	struct asked k;
+
+	resolver_fake(b.res, on_fake, &f);
+	assert_int_equal(booked(&b), 0);
+	ask_for_names(&b, 0, 1);
+	each = booked(&b);
+	assert_true(each > sizeof(struct answer));
+	ask_for_names(&b, 1, 50);
+	assert_int_equal(booked(&b), 50 * each);
+	f.answers = false;
+	ask(&b, &k, "later.test", 0);
+	loop_turn(r->loop, 1);
+	/* a question and its flight are larger than an answer */
+	assert_true(booked(&b) > 51 * each);
+	resolve_cancel(&k.q);
+	assert_true(booked(&b) > 50 * each);
+	resolver_fake_answer(b.res, STR("later.test"), -ENOENT, NULL, 0, 0);
+	loop_turn(r->loop, 1);
+	assert_true(booked(&b) < 51 * each);
+	resolver_free(&b.res);
+	assert_int_equal(booked(&b), 0);
+	bench_close(&b);
+}
+
+/* The cache gives way before anything of the shard is refused, the oldest names first; but not the
+ * name that is being asked for. */
+static void the_cache_gives_memory_back(void **state)
+{
+	struct dns_row rows[1] = { { .name = "a.test" } };
+	BENCH(b, state, rows);
+	struct fake f = { .res = b.res, .answers = true };
+	struct budget *all = &r->budget;
+	uint64_t each, full, max = all->max;
+	struct slab slab;
+	void *p;
+
+	resolver_fake(b.res, on_fake, &f);
+	ask_for_names(&b, 0, 1);
+	each = booked(&b);
+	ask_for_names(&b, 1, 200);
+	full = booked(&b);
+	slab_init(&slab, "test", 4096, loop_budget(r->loop));
+	all->max = atomic_load(&all->used) + 4096 * 16 - 5 * each - 1;
+	p = slab_get(&slab);
+	assert_non_null(p);
+	assert_int_equal(booked(&b), full - 6 * each);
+	f.asked = 0;
+	all->max = max;
+	ask_for_names(&b, 6, 200);
+	assert_int_equal(f.asked, 0);
+	ask_for_names(&b, 5, 6);
+	assert_int_equal(f.asked, 1);
+	/* with room for one name and its question, questions go on */
+	all->max = atomic_load(&all->used);
+	ask_for_names(&b, 300, 500);
+	assert_true(atomic_load(&all->used) <= all->max);
+	/* with no room for a question they fail, and the cache is empty */
+	all->max = atomic_load(&all->used) - booked(&b) + 10;
+	assert_null(resolve_name(b.res, STR("n499.test"), 0, on_answer, NULL));
+	assert_int_equal(booked(&b), 0);
+	all->max = max;
+	ask_for_names(&b, 499, 500);
+	slab_put(&slab, p);
+	slab_close(&slab);
+	bench_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -847,6 +937,8 @@ int main(void)
 		RIG_TEST(servers_come_from_resolv_conf),
 		RIG_TEST(a_fake_answers_from_inside_or_later),
 		RIG_TEST(cache_and_flights_are_bounded),
+		RIG_TEST(all_of_it_is_booked),
+		RIG_TEST(the_cache_gives_memory_back),
 	};
 
 	return cmocka_run_group_tests_name("resolve", tests, NULL, NULL);
