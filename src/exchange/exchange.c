@@ -74,14 +74,24 @@ static void on_total(struct alarm *a)
 		exchange_cut(x, why(WHY_TOTAL));
 }
 
+void exchange_retimed(struct exchange *x)
+{
+	uint64_t spent = (loop_now_us(x->loop) - x->facts.open_us) / 1000;
+	uint32_t total = x->timeouts->total;
+
+	if (total == MS_OFF)
+		loop_alarm_off(&x->total);
+	else
+		loop_alarm(x->loop, &x->total, total > spent ? total - (uint32_t)spent : 0);
+}
+
 static void drive(struct task *t);
 
 static void note_start(struct exchange *x)
 {
 	x->facts.open_us = loop_now_us(x->loop);
 	x->facts.wall_us = loop_wall_us(x->loop);
-	if (x->timeouts->total)
-		loop_alarm(x->loop, &x->total, x->timeouts->total);
+	exchange_retimed(x);
 }
 
 struct exchange *exchange_new(struct loop *l, const struct exchange_params *p)

@@ -272,6 +272,8 @@ struct exchange_params {
 /* NULL: out of memory (the codec answers with a constant 503 and closes). Runs the first step later
  * this turn. */
 struct exchange *exchange_new(struct loop *, const struct exchange_params *) MUST_CHECK;
+/* x->timeouts has been replaced: `total` counts from the beginning all the same. */
+void exchange_retimed(struct exchange *);
 void exchange_wake(struct exchange *); /* run the driver later this turn */
 /* Answers with a page instead of going on; only before a response head; the first call wins.
  * `detail`: static, or NULL. */

@@ -84,8 +84,10 @@ static void take_route_settings(struct exchange *x)
 	const struct listener_conf *l = x->listener;
 	uint32_t i = x->route->index;
 
-	if (l->route_timeouts && l->route_timeouts[i])
+	if (l->route_timeouts && l->route_timeouts[i]) {
 		x->timeouts = l->route_timeouts[i];
+		exchange_retimed(x);
+	}
 	if (l->route_limits && l->route_limits[i])
 		x->limits = l->route_limits[i];
 }
