@@ -199,14 +199,26 @@ static void close_idle(struct upconn *u)
 static void on_expire(struct alarm *a)
 {
 	struct upconn *u = container_of(a, struct upconn, expire);
-	uint64_t until = u->idle_since_ms + u->keep_ms, now = loop_now_ms(u->loop);
+	uint64_t now = loop_now_ms(u->loop);
 
 	if (!u->idle)
 		return;
-	if (now < until)
-		loop_alarm(u->loop, a, (uint32_t)(until - now));
+	if (now < u->idle_until_ms)
+		loop_alarm(u->loop, a, (uint32_t)(u->idle_until_ms - now));
 	else
 		close_idle(u);
+}
+
+/* The alarm is lazy, but another request may have had a longer time than this one. */
+static void keep_for_a_while(struct upconn *u)
+{
+	uint64_t now = loop_now_ms(u->loop), until = u->born_ms + POOL_AGE_MS;
+
+	if (u->keep_ms != MS_OFF && now + u->keep_ms < until)
+		until = now + u->keep_ms;
+	u->idle_until_ms = until;
+	if (!alarm_on(&u->expire) || u->expire.due_ms > until)
+		loop_alarm(u->loop, &u->expire, (uint32_t)(until - now));
 }
 
 /* pin.drop: the client connection ended. */
@@ -245,15 +257,14 @@ static void on_left(struct h1_client *c, void *arg, enum client_end how)
 		return;
 	}
 	u->pin = NULL;
-	if (s->draining || !u->keep_ms || !still_there(u->group, &u->address) ||
-	    loop_now_ms(u->loop) - u->born_ms > POOL_AGE_MS) {
+	if (s->draining || !still_there(u->group, &u->address) ||
+	    loop_now_ms(u->loop) - u->born_ms >= POOL_AGE_MS) {
 		close_idle(u);
 		return;
 	}
 	u->idle_since_ms = loop_now_ms(u->loop);
 	set_idle(u, true);
-	if (!alarm_on(&u->expire))
-		loop_alarm(u->loop, &u->expire, u->keep_ms);
+	keep_for_a_while(u);
 	h1_client_idle(c);
 	if (s->n_idle > s->p.pool_max)
 		pool_trim(s, s->p.pool_max);

@@ -54,7 +54,7 @@ struct upconn {
 	struct server_live *live; /* NULL: a forward target */
 	struct pin *pin;          /* of the client connection at hand */
 	struct addr address;
-	uint64_t born_ms, idle_since_ms;
+	uint64_t born_ms, idle_since_ms, idle_until_ms;
 	uint32_t keep_ms;
 };
 
@@ -75,7 +75,7 @@ struct origin_shard {
 struct origin_shard *origin_shard(struct loop *);
 uint64_t origin_random(struct origin_shard *);
 
-/* older connections are not reused: addresses and load move on */
+/* older connections are not kept: addresses and load move on */
 #define POOL_AGE_MS (30u * 60 * 1000)
 /* a request that may not be sent twice takes only a connection idle for less */
 #define UNSAFE_IDLE_MS 2000u
