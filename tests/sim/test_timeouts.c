@@ -1,37 +1,581 @@
-/* Every timeout, to the millisecond: what its victim sees, what the log says, and that nothing
- * rings before. */
-#include "world.h"
+/* Every timeout, to the millisecond: nothing rings before it, what its victim and the other side
+ * see then, what the log says, and that the service serves on.
+ *
+ * The table has one row per situation in which a timeout runs.  Each row is tried with the
+ * timeout's default, after a movement that begins it anew, with other values from the top level, a
+ * listener and the route (the nearest wins), and switched off. */
+#include "scene.h"
 
-#define GET "GET / HTTP/1.1\r\nHost: s\r\n\r\n"
+#include <stdio.h>
 
-static void a_get_passes(void **state)
+/* ---------------------------------------------------------------- what the table says */
+enum client_end {            /* what the client sees */
+		  C_FIN = 1, /* no byte, FIN */
+		  C_KEEPS,   /* a page; the connection stays */
+		  C_CLOSES,  /* a page with Connection: close, FIN */
+		  C_CUT_FIN, /* an answer that ends too early, by FIN */
+		  C_CUT_RST, /* by RST */
+		  C_RST,     /* RST */
+		  C_STAYS    /* nothing */
+};
+
+enum server_end { S_NONE = 0, S_RST, S_FIN };
+
+enum place { TOP = 1, LISTENER = 2, ROUTE = 4, ALL = TOP | LISTENER | ROUTE };
+
+struct row {
+	const char *name;
+	const char *setting;
+	uint64_t ms;     /* its default; 0: off */
+	unsigned places; /* where it may stand */
+	struct knobs knobs;
+	enum door door;
+	void (*reach)(struct scene *); /* the situation, ends at a mark */
+	void (*move)(struct scene *);  /* begins the time anew; NULL: nothing does */
+	enum client_end client;
+	enum server_end server;
+	const char *status, *reason; /* of the log; NULL: no line */
+	bool complete;
+	uint64_t slack_ms;
+	uint64_t off_ms; /* rings all the same then, when switched off */
+};
+
+/* ---------------------------------------------------------------- situations */
+static void call(struct scene *sc, const char *text)
 {
-	struct world w;
-	struct sim_peer *c;
-	const char *line;
+	scene_call(sc, text);
+	world_mark(&sc->w);
+}
 
-	(void)state;
-	world_open(&w, "");
-	world_serve(&w, SERVER_1, SIM_ACCEPTS);
-	c = world_call(&w, WEB);
-	world_say(c, GET);
-	run_until(&w, w.server && world_head(w.server));
-	assert_string_equal(world_field(w.server, "Host"), "s");
-	world_say(w.server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-	run_until(&w, world_head(c) == 200);
-	line = world_line(&w);
-	assert_string_equal(world_logged(line, "status"), "200");
-	sim_fin(c);
-	run_until(&w, c->eof);
-	world_close(&w);
+static void say_nothing(struct scene *sc)
+{
+	call(sc, "");
+}
+
+static void one_round(struct scene *sc)
+{
+	scene_ask(sc, GET);
+	world_eat_all(sc->s);
+	sim_say(sc->s, OKAY, strlen(OKAY));
+	run_until(&sc->w, world_head(sc->c));
+	world_eat_all(sc->c);
+	world_mark(&sc->w);
+	scene_log(sc, "200", "", true);
+}
+
+static void a_first_byte(struct scene *sc)
+{
+	call(sc, "G");
+}
+
+static void a_second_request_begins(struct scene *sc)
+{
+	one_round(sc);
+	world_pass(&sc->w, SECONDS(1));
+	call(sc, "GET / HTTP/1.1\r\nHost:");
+}
+
+static void drip(void *arg)
+{
+	struct scene *sc = arg;
+
+	if (sc->c->eof || sc->c->reset || sc->c->fin)
+		return;
+	world_say(sc->c, "a:b\r\n");
+	sim_at(sc->w.sim, 700000, drip, sc);
+}
+
+static void a_head_drips(struct scene *sc)
+{
+	call(sc, "GET / HTTP/1.1\r\nHost: s\r\n");
+	drip(sc);
+}
+
+static void half_a_request_behind_another(struct scene *sc)
+{
+	scene_ask(sc, GET "GET / HT");
+	world_eat_all(sc->s);
+	world_pass(&sc->w, SECONDS(30)); /* it is not its turn yet */
+	sim_say(sc->s, OKAY, strlen(OKAY));
+	world_mark(&sc->w);
+	run_until(&sc->w, world_head(sc->c));
+	world_eat_all(sc->c);
+	scene_log(sc, "200", "", true);
+}
+
+static void a_body_stalls(struct scene *sc)
+{
+	scene_ask(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 100\r\n\r\n0123456789");
+	world_pass(&sc->w, SECONDS(1) / 2);
+	call(sc, "0");
+}
+
+static void a_chunk_stalls(struct scene *sc)
+{
+	scene_ask(sc, "POST / HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n");
+	call(sc, "10\r\n0");
+}
+
+static void no_body_comes(struct scene *sc)
+{
+	scene_call(sc, "");
+	world_pass(&sc->w, SECONDS(1));
+	call(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 100\r\n\r\n");
+	run_until(&sc->w, scene_asked(sc));
+}
+
+static void no_body_comes_after_100(struct scene *sc)
+{
+	scene_ask(sc, "POST / HTTP/1.1\r\nHost: s\r\nExpect: 100-continue\r\n"
+		      "Content-Length: 9\r\n\r\n");
+	scene_says(sc, "HTTP/1.1 100 Continue\r\n\r\n");
+	world_eat_all(sc->c);
+	call(sc, "0");
+}
+
+static void a_body_stalls_while_answered(struct scene *sc)
+{
+	a_body_stalls(sc);
+	world_pass(&sc->w, 100000);
+	scene_says(sc, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n01234");
+}
+
+static void to_a_dead_end(struct scene *sc)
+{
+	scene_server(sc, 1, SIM_SILENT);
+	call(sc, GET);
+}
+
+static void to_a_dead_target(struct scene *sc)
+{
+	scene_server(sc, 1, SIM_SILENT);
+	call(sc, "GET http://10.1.0.1/ HTTP/1.1\r\nHost: 10.1.0.1\r\n\r\n");
+}
+
+static void connect_to_a_dead_target(struct scene *sc)
+{
+	scene_server(sc, 1, SIM_SILENT);
+	call(sc, "CONNECT 10.1.0.1:80 HTTP/1.1\r\nHost: 10.1.0.1:80\r\n\r\n");
+}
+
+static void no_answer(struct scene *sc)
+{
+	call(sc, GET);
+	run_until(&sc->w, scene_asked(sc));
+}
+
+static void no_answer_on_a_pooled_one(struct scene *sc)
+{
+	one_round(sc);
+	no_answer(sc);
+}
+
+static void no_answer_after_a_slow_request(struct scene *sc)
+{
+	scene_ask(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 3\r\n\r\n0");
+	world_pass(&sc->w, SECONDS(1) / 2);
+	scene_call(sc, "1");
+	world_pass(&sc->w, SECONDS(1) / 2);
+	call(sc, "2");
+}
+
+static void half_a_head(struct scene *sc)
+{
+	no_answer(sc);
+	world_pass(&sc->w, SECONDS(1) / 2);
+	world_say(sc->s, "HTTP/1.1 200 OK\r\nA:");
+}
+
+static void only_interims(struct scene *sc)
+{
+	no_answer(sc);
+	world_pass(&sc->w, SECONDS(1) / 2);
+	scene_says(sc, "HTTP/1.1 103 Early Hints\r\n\r\n");
+	world_eat_all(sc->c);
+}
+
+static void begun(struct scene *sc, const char *head)
+{
+	scene_ask(sc, GET);
+	scene_says(sc, head);
+	world_mark(&sc->w);
+	world_say(sc->s, "1");
+}
+
+static void half_an_answer(struct scene *sc)
+{
+	begun(sc, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
+}
+
+static void half_a_chunked_answer(struct scene *sc)
+{
+	begun(sc, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100\r\n");
+}
+
+static void half_an_answer_until_close(struct scene *sc)
+{
+	begun(sc, "HTTP/1.1 200 OK\r\n\r\n");
+}
+
+static void half_an_answer_for_an_old_client(struct scene *sc)
+{
+	scene_ask(sc, "GET / HTTP/1.0\r\nHost: s\r\n\r\n");
+	scene_says(sc, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+	world_mark(&sc->w);
+	world_say(sc->s, "100\r\n1");
+}
+
+static void an_event_stream(struct scene *sc)
+{
+	begun(sc, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n");
+}
+
+static const uint8_t bulk[1 << 20];
+
+static void a_reader_stops(struct scene *sc)
+{
+	scene_ask(sc, GET);
+	scene_says(sc, "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n");
+	sim_hold(sc->c, true);
+	world_mark(&sc->w);
+	sim_say(sc->s, bulk, sizeof(bulk));
+}
+
+static void a_server_stops_reading(struct scene *sc)
+{
+	scene_ask(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 1048576\r\n\r\n");
+	sim_hold(sc->s, true);
+	world_mark(&sc->w);
+	sim_say(sc->c, bulk, sizeof(bulk));
+}
+
+static void a_tunnel(struct scene *sc)
+{
+	scene_call(sc, "CONNECT 10.1.0.1:80 HTTP/1.1\r\nHost: 10.1.0.1:80\r\n\r\n");
+	run_until(&sc->w, world_head(sc->c) == 200);
+	sc->s = sc->served[0].peer;
+	world_mark(&sc->w);
+}
+
+static void a_switch(struct scene *sc)
+{
+	scene_ask(sc, "GET / HTTP/1.1\r\nHost: s\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+	scene_says(sc, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n"
+		       "Upgrade: echo\r\n\r\n");
+	assert_int_equal(world_head(sc->c), 101);
+	world_mark(&sc->w);
+}
+
+static void a_half_closed_tunnel(struct scene *sc)
+{
+	a_tunnel(sc);
+	world_pass(&sc->w, SECONDS(1));
+	world_mark(&sc->w);
+	sim_fin(sc->s);
+	run_until(&sc->w, sc->c->eof);
+}
+
+/* ---------------------------------------------------------------- movements */
+static void client_says_one(struct scene *sc)
+{
+	call(sc, "1");
+}
+
+static void server_says_one(struct scene *sc)
+{
+	world_mark(&sc->w);
+	world_say(sc->s, "1");
+}
+
+static void reader_takes_some(struct scene *sc)
+{
+	world_mark(&sc->w);
+	sim_hold(sc->c, false);
+	sim_hold(sc->c, true);
+}
+
+static void server_takes_some(struct scene *sc)
+{
+	world_mark(&sc->w);
+	sim_hold(sc->s, false);
+	sim_hold(sc->s, true);
+}
+
+/* ---------------------------------------------------------------- the table */
+#define LOGGED_WHOLE(s, r) .status = (s), .reason = (r), .complete = true
+#define LOGGED_CUT(s, r)   .status = (s), .reason = (r)
+#define AT_ANY_RATE        .more = "limits: { body_rate_min: off }"
+#define NOTHING_ELSE       "connect: off, first_byte: off, "
+#define ONE_SERVER         .servers = "\"http://" SERVER_1 ":80\""
+
+static const struct row rows[] = {
+	{ "keep_alive: a client that says nothing", "keep_alive", 75000, TOP | LISTENER,
+	  .reach = say_nothing, .client = C_FIN },
+	{ "keep_alive: between two requests", "keep_alive", 75000, TOP | LISTENER,
+	  .reach = one_round, .move = one_round, .client = C_FIN },
+	{ "request_head: from the first byte", "request_head", 10000, TOP | LISTENER,
+	  .reach = a_first_byte, .client = C_CLOSES, LOGGED_WHOLE("408", "request_head_timeout") },
+	{ "request_head: of a second request", "request_head", 10000, TOP | LISTENER,
+	  .reach = a_second_request_begins, .client = C_CLOSES,
+	  LOGGED_WHOLE("408", "request_head_timeout") },
+	{ "request_head: a head that drips", "request_head", 10000, TOP | LISTENER,
+	  .reach = a_head_drips, .client = C_CLOSES, LOGGED_WHOLE("408", "request_head_timeout") },
+	{ "request_head: behind another request", "request_head", 10000, TOP | LISTENER,
+	  .reach = half_a_request_behind_another, .client = C_CLOSES,
+	  LOGGED_WHOLE("408", "request_head_timeout") },
+	{ "request_idle: a body stalls", "request_idle", 60000, ALL, .reach = a_body_stalls,
+	  .move = client_says_one, .knobs = { AT_ANY_RATE }, .client = C_CLOSES, .server = S_RST,
+	  LOGGED_WHOLE("408", "request_idle") },
+	{ "request_idle: a chunk stalls", "request_idle", 60000, ALL, .reach = a_chunk_stalls,
+	  .move = client_says_one, .knobs = { AT_ANY_RATE }, .client = C_CLOSES, .server = S_RST,
+	  LOGGED_WHOLE("408", "request_idle") },
+	{ "request_idle: no body comes", "request_idle", 60000, ALL, .reach = no_body_comes,
+	  .move = client_says_one, .knobs = { AT_ANY_RATE }, .client = C_CLOSES, .server = S_RST,
+	  LOGGED_WHOLE("408", "request_idle") },
+	{ "request_idle: a body stalls after its 100", "request_idle", 60000, ALL,
+	  .reach = no_body_comes_after_100, .move = client_says_one, .knobs = { AT_ANY_RATE },
+	  .client = C_CLOSES, .server = S_RST, LOGGED_WHOLE("408", "request_idle") },
+	{ "request_idle: a body stalls while it is answered", "request_idle", 60000, ALL,
+	  .reach = a_body_stalls_while_answered, .knobs = { AT_ANY_RATE }, .client = C_CUT_RST,
+	  .server = S_RST, LOGGED_CUT("200", "request_idle") },
+	{ "connect: a server that says nothing", "connect", 5000, ALL, .reach = to_a_dead_end,
+	  .knobs = { ONE_SERVER }, .client = C_KEEPS, LOGGED_WHOLE("504", "connection_timeout") },
+	{ "connect: a target that says nothing", "connect", 5000, TOP | LISTENER,
+	  .reach = to_a_dead_target, .door = FWD, .client = C_KEEPS,
+	  LOGGED_WHOLE("504", "connection_timeout") },
+	{ "connect: CONNECT to a target that says nothing", "connect", 5000, TOP | LISTENER,
+	  .reach = connect_to_a_dead_target, .door = FWD, .client = C_KEEPS,
+	  LOGGED_WHOLE("504", "connection_timeout") },
+	{ "first_byte: no answer", "first_byte", 60000, ALL, .reach = no_answer, .client = C_KEEPS,
+	  .server = S_RST, LOGGED_WHOLE("504", "http_response_timeout") },
+	{ "first_byte: no answer on a pooled connection", "first_byte", 60000, ALL,
+	  .reach = no_answer_on_a_pooled_one, .client = C_KEEPS, .server = S_RST,
+	  LOGGED_WHOLE("504", "http_response_timeout") },
+	{ "first_byte: from the last byte of the request", "first_byte", 60000, ALL,
+	  .reach = no_answer_after_a_slow_request, .client = C_KEEPS, .server = S_RST,
+	  LOGGED_WHOLE("504", "http_response_timeout") },
+	{ "first_byte: half a head", "first_byte", 60000, ALL, .reach = half_a_head,
+	  .client = C_KEEPS, .server = S_RST, LOGGED_WHOLE("504", "http_response_timeout") },
+	{ "first_byte: interims are no answer", "first_byte", 60000, ALL, .reach = only_interims,
+	  .client = C_KEEPS, .server = S_RST, LOGGED_WHOLE("504", "http_response_timeout") },
+	{ "response_idle: by length", "response_idle", 60000, ALL, .reach = half_an_answer,
+	  .move = server_says_one, .client = C_CUT_FIN, .server = S_RST,
+	  LOGGED_CUT("200", "response_idle") },
+	{ "response_idle: chunked", "response_idle", 60000, ALL, .reach = half_a_chunked_answer,
+	  .move = server_says_one, .client = C_CUT_FIN, .server = S_RST,
+	  LOGGED_CUT("200", "response_idle") },
+	{ "response_idle: until close", "response_idle", 60000, ALL,
+	  .reach = half_an_answer_until_close, .move = server_says_one, .client = C_CUT_FIN,
+	  .server = S_RST, LOGGED_CUT("200", "response_idle") },
+	{ "response_idle: for a client of HTTP/1.0", "response_idle", 60000, ALL,
+	  .reach = half_an_answer_for_an_old_client, .move = server_says_one, .client = C_CUT_RST,
+	  .server = S_RST, LOGGED_CUT("200", "response_idle") },
+	{ "tunnel_idle: an event stream", "tunnel_idle", 3600000, ALL, .reach = an_event_stream,
+	  .move = server_says_one, .client = C_CUT_FIN, .server = S_RST,
+	  LOGGED_CUT("200", "response_idle") },
+	{ "send_idle: a reader that takes nothing", "send_idle", 60000, ALL,
+	  .reach = a_reader_stops, .move = reader_takes_some, .client = C_CUT_RST, .server = S_RST,
+	  LOGGED_CUT("200", "send_idle"), .slack_ms = 3 },
+	{ "send_idle: a server that takes nothing", "send_idle", 60000, ALL,
+	  .reach = a_server_stops_reading, .move = server_takes_some, .client = C_CLOSES,
+	  .server = S_RST, LOGGED_WHOLE("504", "connection_write_timeout"), .slack_ms = 3 },
+	{ "upstream_keep_alive: in the pool", "upstream_keep_alive", 30000, ALL, .reach = one_round,
+	  .move = one_round, .knobs = { ONE_SERVER }, .client = C_STAYS, .server = S_FIN,
+	  .off_ms = 30 * 60000 },
+	{ "tunnel_idle: CONNECT, the client moves", "tunnel_idle", 3600000, TOP | LISTENER,
+	  .reach = a_tunnel, .move = client_says_one, .door = FWD, .client = C_RST, .server = S_RST,
+	  LOGGED_CUT("200", "tunnel_idle") },
+	{ "tunnel_idle: CONNECT, the server moves", "tunnel_idle", 3600000, TOP | LISTENER,
+	  .reach = a_tunnel, .move = server_says_one, .door = FWD, .client = C_RST, .server = S_RST,
+	  LOGGED_CUT("200", "tunnel_idle") },
+	{ "tunnel_idle: half-closed", "tunnel_idle", 3600000, TOP | LISTENER,
+	  .reach = a_half_closed_tunnel, .move = client_says_one, .door = FWD, .client = C_RST,
+	  .server = S_RST, LOGGED_CUT("200", "tunnel_idle") },
+	{ "tunnel_idle: 101, the client moves", "tunnel_idle", 3600000, ALL, .reach = a_switch,
+	  .move = client_says_one, .client = C_RST, .server = S_RST,
+	  LOGGED_CUT("101", "tunnel_idle") },
+	{ "tunnel_idle: 101, the server moves", "tunnel_idle", 3600000, ALL, .reach = a_switch,
+	  .move = server_says_one, .client = C_RST, .server = S_RST,
+	  LOGGED_CUT("101", "tunnel_idle") },
+	{ "total: no answer", NOTHING_ELSE "total", 0, ALL, .reach = no_answer, .client = C_CLOSES,
+	  .server = S_RST, LOGGED_WHOLE("504", "total_timeout") },
+	{ "total: the server cannot be reached", NOTHING_ELSE "total", 0, ALL,
+	  .reach = to_a_dead_end, .knobs = { ONE_SERVER }, .client = C_CLOSES,
+	  LOGGED_WHOLE("504", "total_timeout") },
+};
+
+/* ---------------------------------------------------------------- trying a row */
+static bool client_ended(const struct scene *sc, enum client_end how)
+{
+	switch (how) {
+	case C_FIN:
+	case C_CUT_FIN: return sc->c->eof;
+	case C_KEEPS: return world_head(sc->c) >= 400;
+	case C_CLOSES: return world_head(sc->c) >= 400 && sc->c->eof;
+	case C_CUT_RST:
+	case C_RST: return sc->c->reset;
+	case C_STAYS: return sc->s->eof;
+	}
+	return false;
+}
+
+static void look_at_client(struct scene *sc, const struct row *r)
+{
+	switch (r->client) {
+	case C_FIN: assert_int_equal(sc->c->n_got, 0); break;
+	case C_KEEPS:
+	case C_CLOSES:
+		scene_page(sc, (unsigned)strtoul(r->status, NULL, 10), r->client == C_CLOSES);
+		break;
+	case C_CUT_FIN:
+	case C_CUT_RST:
+		assert_int_equal(world_head(sc->c), 200);
+		assert_null(strstr((char *)sc->c->got, "\r\n0\r\n\r\n"));
+		break;
+	case C_RST:
+	case C_STAYS: break;
+	}
+	assert_int_equal(sc->c->reset, r->client == C_CUT_RST || r->client == C_RST);
+}
+
+static void look_at_server(struct scene *sc, const struct row *r)
+{
+	uint64_t rang = sim_now_us(sc->w.sim);
+
+	switch (r->server) {
+	case S_NONE: return;
+	case S_RST: run_until(&sc->w, sc->s->reset); break;
+	case S_FIN: run_until(&sc->w, sc->s->eof); break;
+	}
+	world_must(&sc->w, sim_now_us(sc->w.sim) - rang < 1000); /* it learns it at once */
+}
+
+static void goes_on(struct scene *sc, const struct row *r)
+{
+	world_eat_all(sc->c);
+	if (r->client == C_KEEPS || r->client == C_STAYS) {
+		sc->door == WEB ? scene_server(sc, 1, SIM_ACCEPTS) : (void)0;
+		if (sc->door == WEB)
+			scene_round(sc);
+	}
+	scene_serves(sc);
+}
+
+static struct knobs with(const struct row *r, char *text, size_t size, const char *value)
+{
+	struct knobs k = r->knobs;
+
+	snprintf(text, size, "timeouts: { %s: %s }\n%s", r->setting, value, k.more ? k.more : "");
+	k.more = text;
+	return k;
+}
+
+static void ring(const struct row *r, const struct knobs *k, uint64_t ms)
+{
+	struct scene sc;
+
+	scene_open(&sc, k);
+	sc.door = r->door;
+	r->reach(&sc);
+	must_ring_within(&sc, client_ended(&sc, r->client), ms,
+			 r->slack_ms ? r->slack_ms : SLACK_MS);
+	look_at_client(&sc, r);
+	look_at_server(&sc, r);
+	if (r->status)
+		scene_log(&sc, r->status, r->reason, r->complete);
+	goes_on(&sc, r);
+	scene_close(&sc);
+}
+
+/* Just before it rings something moves, twice. */
+static void ring_after_movements(const struct row *r, uint64_t ms)
+{
+	struct scene sc;
+
+	scene_open(&sc, &r->knobs);
+	sc.door = r->door;
+	r->reach(&sc);
+	for (int i = 0; i < 2; i++) {
+		world_pass(&sc.w, (ms - 2) * 1000 - (sim_now_us(sc.w.sim) - sc.w.began_us));
+		assert_false(client_ended(&sc, r->client));
+		r->move(&sc);
+	}
+	must_ring_within(&sc, client_ended(&sc, r->client), ms,
+			 r->slack_ms ? r->slack_ms : SLACK_MS);
+	if (r->status)
+		scene_log(&sc, r->status, r->reason, r->complete);
+	scene_close(&sc);
+}
+
+static void never_ring(const struct row *r)
+{
+	struct scene sc;
+	char text[100];
+	struct knobs k = with(r, text, sizeof(text), "off");
+
+	scene_open(&sc, &k);
+	sc.door = r->door;
+	r->reach(&sc);
+	if (r->off_ms) {
+		must_ring(&sc, client_ended(&sc, r->client), r->off_ms);
+	} else {
+		world_pass(&sc.w, HOURS(10));
+		assert_false(client_ended(&sc, r->client));
+	}
+	sim_reset(sc.c);
+	world_pass(&sc.w, SECONDS(1));
+	if (r->status)
+		(void)world_line(&sc.w);
+	scene_close(&sc);
+}
+
+static void try_places(const struct row *r)
+{
+	char top[100], listener[100], route[100];
+	struct knobs k = with(r, top, sizeof(top), "4s");
+
+	world_context("at the top level");
+	ring(r, &k, 4000);
+	snprintf(listener, sizeof(listener), ", timeouts: { %s: 3s }", r->setting);
+	k.web = k.fwd = listener;
+	world_context("in the listener");
+	ring(r, &k, 3000);
+	if (!(r->places & ROUTE))
+		return;
+	snprintf(route, sizeof(route), ", timeouts: { %s: 2s }", r->setting);
+	k.route = route;
+	world_context("in the route");
+	ring(r, &k, 2000);
+	k.web = NULL;
+	world_context("in the route, not in the listener");
+	ring(r, &k, 2000);
+}
+
+static void a_row(void **state)
+{
+	const struct row *r = *state;
+
+	if (r->ms) {
+		world_context("by default");
+		ring(r, &r->knobs, r->ms);
+	}
+	if (r->ms && r->move) {
+		world_context("after movements");
+		ring_after_movements(r, r->ms);
+	}
+	if (r->reach != a_head_drips) {
+		world_context("off");
+		never_ring(r);
+	}
+	try_places(r);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_get_passes),
-	};
+	struct CMUnitTest tests[ARRAY_LEN(rows)];
 
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		tests[i] = (struct CMUnitTest){ rows[i].name, a_row, NULL, NULL, (void *)&rows[i] };
 	return cmocka_run_group_tests_name("timeouts", tests, world_group_setup,
 					   world_group_teardown);
 }
