@@ -263,9 +263,9 @@ static inline char *put_v4(char *p, const uint8_t ip[4])
 /* Near the end of the buffer: it may fit, or not. */
 static COLD void v4_at_end(struct out *o, const uint8_t ip[4])
 {
-	char text[V4_TEXT];
+	char text[V4_TEXT], *end = put_v4(text, ip);
 
-	out_mem(o, text, (size_t)(put_v4(text, ip) - text));
+	out_mem(o, text, (size_t)(end - text));
 }
 
 static inline void out_v4(struct out *o, const uint8_t ip[4])

@@ -22,9 +22,9 @@
 /* Near the end of the buffer: it may fit, or not. */
 static COLD void u64_at_end(struct out *o, uint64_t v)
 {
-	char text[DIGITS_MAX];
+	char text[DIGITS_MAX], *end = digits_put(text, v);
 
-	out_mem(o, text, (size_t)(digits_put(text, v) - text));
+	out_mem(o, text, (size_t)(end - text));
 }
 
 void out_u64(struct out *o, uint64_t v)
