@@ -43,8 +43,8 @@ struct pipe;
 #define N_INHERIT  (UINT64_MAX - 1)
 
 struct timeouts { /* milliseconds */
-	uint32_t connect, tls_handshake, queue, request_head, request_idle, first_byte,
-		response_idle, send_idle, keep_alive, upstream_keep_alive, tunnel_idle, total;
+	uint32_t connect, queue, request_head, request_idle, first_byte, response_idle, send_idle,
+		keep_alive, upstream_keep_alive, tunnel_idle, total;
 };
 
 struct limits { /* bytes or counts; what may differ by listener or route */

@@ -17,17 +17,6 @@ static const struct setting timeout_rows[] = {
 		.doc = "All tries to connect to the addresses of one server together.",
 	},
 	{
-		.name = "tls_handshake",
-		.type = SETTING_MS,
-		SETTING_AT(timeouts, tls_handshake),
-		.def = "10s",
-		.min = 1,
-		.max = 2592000000,
-		.inherit = MS_INHERIT,
-		.flags = SETTING_OFF,
-		.doc = "A TLS handshake, on either side.",
-	},
-	{
 		.name = "queue",
 		.type = SETTING_MS,
 		SETTING_AT(timeouts, queue),
@@ -36,7 +25,8 @@ static const struct setting timeout_rows[] = {
 		.max = 2592000000,
 		.inherit = MS_INHERIT,
 		.flags = SETTING_OFF,
-		.doc = "Waiting for a free connection of a server.",
+		.doc = "Waiting for a free connection of a server, where all of them have as "
+		       "many as their `max_connections`.",
 	},
 	{
 		.name = "request_head",
@@ -145,6 +135,7 @@ static const struct setting timeout_rows[] = {
 
 const struct setting_group exchange_conf_timeouts_group = {
 	.title = "timeouts",
+	.later = "tls_handshake",
 	SETTING_ROWS(timeout_rows),
 };
 

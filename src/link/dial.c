@@ -7,14 +7,18 @@
  * wins.  Each is judged just before its socket is made: policy sees the very address that is
  * dialled.
  *
+ * With a hold (somebody counts sockets) there is no race: an address has its share of the time,
+ * then its attempt is dropped, and when that has gone the next one begins.
+ *
  * An attempt is an object of its own, so that a dial can end at once: attempts that lost are
  * orphaned (their descriptor closed) and go when their op is idle. */
 #include "link/priv.h"
 
 #include <netinet/tcp.h>
 
-#define ATTEMPT_DELAY_MS 250 /* RFC 8305 §8 */
-#define UNIX_FULL_MS     10  /* a Unix socket's backlog is full: connect() says EAGAIN at once */
+#define ATTEMPT_DELAY_MS 250  /* RFC 8305 §8 */
+#define COUNTED_STEP_MS  2000 /* one address after the other, no time limit over them all */
+#define UNIX_FULL_MS     10   /* a Unix socket's backlog is full: connect() says EAGAIN at once */
 #define DIAL_MAGIC       0xd1a1d1a1u
 #define ATTEMPT_MAGIC    0xd1a1a77eu
 
@@ -23,6 +27,10 @@ struct attempt {
 	int fd;
 	struct loop *loop;
 	struct dial *dial; /* NULL: orphaned */
+	struct hold *hold; /* of the one socket that may be open */
+	bool dropped;      /* closed, its dial waits until it has gone */
+	bool gone;         /* a turn has passed since */
+	struct task over;
 	struct op op;
 	struct list node;
 	struct addr addr;
@@ -32,6 +40,7 @@ struct dial {
 	uint32_t magic;
 	uint32_t n, next; /* addresses, and the next one to be tried */
 	uint32_t denied;
+	bool counted; /* p.hold or an attempt has the hold */
 	struct dial_params p;
 	struct resolve *question;  /* while resolving */
 	const struct why *failure; /* the most telling one so far */
@@ -58,7 +67,8 @@ static void orphan(struct attempt *a)
 {
 	list_remove(&a->node);
 	a->dial = NULL;
-	loop_close(a->loop, a->fd);
+	if (!a->dropped)
+		loop_close(a->loop, a->fd);
 }
 
 static void dismiss(struct dial *d)
@@ -69,6 +79,8 @@ static void dismiss(struct dial *d)
 	loop_task_off(d->p.loop, &d->begin);
 	while (!list_empty(&d->attempts))
 		orphan(container_of(d->attempts.next, struct attempt, node));
+	if (d->p.hold) /* no socket is open */
+		d->p.hold->let_go(d->p.hold, d->p.loop);
 	d->magic = 0;
 	slab_put(&link_shard(d->p.loop)->dials, d);
 }
@@ -132,6 +144,7 @@ static void on_timeout(struct alarm *al)
 
 /* --- one attempt --- */
 static void on_connected(struct op *op, int32_t res);
+static void on_over(struct task *t);
 
 /* Also: connecting from an address that this host has none of in this family. */
 static const struct why *why_failed(const struct addr *addr, int err)
@@ -166,6 +179,9 @@ static struct attempt *attempt_new(struct dial *d, int family, int *err)
 	a->fd = fd;
 	a->loop = d->p.loop;
 	a->dial = d;
+	a->hold = d->p.hold;
+	d->p.hold = NULL;
+	task_init(&a->over, on_over);
 	op_init(&a->op, on_connected);
 	list_push_tail(&d->attempts, &a->node);
 	return a;
@@ -176,6 +192,14 @@ static void attempt_free(struct attempt *a)
 	list_remove(&a->node);
 	a->magic = 0;
 	slab_put(&link_shard(a->loop)->attempts, a);
+}
+
+/* How long an address is tried before the next one has its turn. */
+static uint32_t step_ms(const struct dial *d)
+{
+	uint32_t share = d->p.timeout_ms ? d->p.timeout_ms / d->n : COUNTED_STEP_MS;
+
+	return d->counted && share > ATTEMPT_DELAY_MS ? share : ATTEMPT_DELAY_MS;
 }
 
 /* 0, or -errno: the next address may be better. */
@@ -206,7 +230,7 @@ static void try_next(struct dial *d)
 		err = try_address(d, addr);
 		if (!err) {
 			if (d->next < d->n)
-				loop_alarm(d->p.loop, &d->step, ATTEMPT_DELAY_MS);
+				loop_alarm(d->p.loop, &d->step, step_ms(d));
 			return;
 		}
 		note_failure(d, why_failed(addr, err));
@@ -236,6 +260,12 @@ static void try_path(struct dial *d)
 	loop_connect(a->loop, &a->op, a->fd, (struct sockaddr *)&un, sizeof(un));
 }
 
+static void drop(struct attempt *a)
+{
+	a->dropped = true;
+	loop_close(a->loop, a->fd);
+}
+
 static void on_step(struct alarm *al)
 {
 	struct dial *d = container_of(al, struct dial, step);
@@ -243,8 +273,42 @@ static void on_step(struct alarm *al)
 	must(d->magic == DIAL_MAGIC);
 	if (d->p.path.n)
 		try_path(d);
+	else if (d->counted && !list_empty(&d->attempts))
+		drop(container_of(d->attempts.next, struct attempt, node));
 	else
 		try_next(d);
+}
+
+/* An attempt that held the count has ended without a link: a ring closes its socket when this
+ * turn's work is submitted, with the next turn it is done. */
+static void on_over(struct task *t)
+{
+	struct attempt *a = container_of(t, struct attempt, over);
+	struct hold *hold = a->hold;
+	struct dial *d = a->dial;
+
+	must(a->magic == ATTEMPT_MAGIC);
+	if (!a->gone) {
+		a->gone = true;
+		loop_late(a->loop, t);
+		return;
+	}
+	if (d) {
+		d->p.hold = hold;
+		attempt_free(a);
+		try_next(d);
+		return;
+	}
+	hold->let_go(hold, a->loop);
+	attempt_free(a);
+}
+
+static void attempt_over(struct attempt *a)
+{
+	if (a->hold)
+		loop_late(a->loop, &a->over);
+	else
+		attempt_free(a);
 }
 
 static void connected(struct dial *d, struct attempt *a)
@@ -252,7 +316,14 @@ static void connected(struct dial *d, struct attempt *a)
 	struct link *l = link_new(a->loop, a->fd, NULL);
 
 	d->result.address = a->addr;
-	attempt_free(a);
+	if (l) {
+		l->hold = a->hold;
+		attempt_free(a);
+	} else { /* link_new() has closed it */
+		list_remove(&a->node);
+		a->dial = NULL;
+		attempt_over(a);
+	}
 	end(d, l, why(l ? WHY_NONE : WHY_MEMORY));
 }
 
@@ -260,6 +331,7 @@ static void failed(struct dial *d, struct attempt *a, int err)
 {
 	note_failure(d, why_failed(&a->addr, err));
 	loop_close(a->loop, a->fd);
+	d->p.hold = a->hold; /* what did not connect is no connection */
 	attempt_free(a);
 	if (d->p.path.n && err == -EAGAIN)
 		loop_alarm(d->p.loop, &d->step, UNIX_FULL_MS);
@@ -274,8 +346,8 @@ static void on_connected(struct op *op, int32_t res)
 	struct attempt *a = container_of(op, struct attempt, op);
 
 	must(a->magic == ATTEMPT_MAGIC && op_idle(op));
-	if (!a->dial)
-		attempt_free(a);
+	if (!a->dial || a->dropped)
+		attempt_over(a);
 	else if (res == 0)
 		connected(a->dial, a);
 	else
@@ -350,11 +422,15 @@ static struct dial *dial_new(const struct dial_params *p)
 {
 	struct dial *d = slab_get(&link_shard(p->loop)->dials);
 
-	if (!d)
+	if (!d) {
+		if (p->hold)
+			p->hold->let_go(p->hold, p->loop);
 		return NULL;
+	}
 	memset(d, 0, offsetof(struct dial, addr));
 	d->magic = DIAL_MAGIC;
 	d->p = *p;
+	d->counted = p->hold != NULL;
 	d->failure = why(WHY_NONE);
 	d->begun_us = loop_now_us(p->loop);
 	alarm_init(&d->timeout, on_timeout);

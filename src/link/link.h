@@ -25,6 +25,12 @@
 #include "loop/loop.h"
 
 /* ------------------------------------------------------------------ link */
+/* Whoever counts connections is told when one has really gone: its descriptor is closed and the
+ * kernel has let go, FIN or RST is out.  May come from inside a call of this room: post mail. */
+struct hold {
+	void (*let_go)(struct hold *, struct loop *);
+};
+
 #define LINK_MAGIC 0x11c0ffeeu
 struct link {
 	uint32_t magic;
@@ -40,8 +46,9 @@ struct link {
 	 * the queue is empty, or after an error, the borrow has ended. */
 	void (*on_sent)(struct link *, int32_t n);
 	void (*on_quiet)(struct link *);
-	void *owner;      /* of reader and writer, for the callbacks */
-	struct bufq *out; /* borrowed while sending */
+	void *owner;       /* of reader and writer, for the callbacks */
+	struct hold *hold; /* NULL: nobody counts it */
+	struct bufq *out;  /* borrowed while sending */
 	struct task flush;
 	struct list hungry; /* waits for memory to receive into */
 	uint64_t recv_bytes, sent_bytes;
@@ -56,6 +63,7 @@ struct link {
 	bool fin_wanted; /* after the queue */
 	bool fin_sent;
 	bool busy; /* in a callback: memory stays */
+	bool gone; /* closed, and a turn has passed */
 	uint8_t seg_class;
 	/* in a row: receives that filled a small seg, or needed no large one */
 	uint16_t full_recvs;
@@ -253,6 +261,10 @@ struct dial_params {
 	unsigned resolve_flags;
 	uint8_t prefer;      /* enum resolve_prefer */
 	uint32_t timeout_ms; /* over everything, resolving included; 0: off */
+	/* Taken, whatever comes of it: the link's when connected, else let go when no socket of
+	 * this dial is open.  With a hold no two sockets are open at once: addresses are tried one
+	 * after the other, each for its share of the time.  NULL: nobody counts. */
+	struct hold *hold;
 	/* Asked for each address just before it is dialled; NULL: all may be.  Not for a path. */
 	bool (*judge)(void *arg, const struct addr *a);
 	/* Connected: link (taken by the callee; it has no owner and no callbacks yet); else NULL

@@ -174,6 +174,25 @@ void link_dump(const struct link *l, int fd)
 }
 
 /* --- teardown --- */
+static void reap(struct link *l);
+
+/* A ring closes when this turn's work is submitted: with the next turn it is done. */
+static void on_gone(struct task *t)
+{
+	struct link *l = container_of(t, struct link, flush);
+	struct hold *hold = l->hold;
+
+	must(l->magic == LINK_MAGIC && l->closing);
+	if (!l->gone) {
+		l->gone = true;
+		loop_late(l->loop, t);
+		return;
+	}
+	l->hold = NULL;
+	hold->let_go(hold, l->loop);
+	reap(l);
+}
+
 /* Frees a closing link once the kernel and the callbacks have let go. */
 static void reap(struct link *l)
 {
@@ -181,6 +200,13 @@ static void reap(struct link *l)
 
 	if (!l->closing || l->busy || !op_idle(&l->recv) || !op_idle(&l->send))
 		return;
+	if (l->hold) {
+		if (!task_queued(&l->flush)) {
+			task_init(&l->flush, on_gone);
+			loop_late(l->loop, &l->flush);
+		}
+		return;
+	}
 	if (l->out) {
 		struct grave *g = container_of(l->out, struct grave, q);
 

@@ -493,6 +493,19 @@ static void check_sites(struct conf *c, bool *used)
 
 /* ---- upstreams ---- */
 
+/* Of a request it is remembered, server by server, where it may go while it waits. */
+static void check_limited(struct conf *c, const struct upstream_conf *u, struct conf_node *servers)
+{
+	bool limited = false;
+
+	for (uint32_t i = 0; i < u->n_servers; i++)
+		limited |= u->servers[i].max_connections != 0;
+	if (limited && u->n_servers > LIMITED_SERVERS_MAX)
+		conf_error(c, servers,
+			   "servers: an upstream with max_connections has at most %u servers",
+			   LIMITED_SERVERS_MAX);
+}
+
 static void check_upstreams(struct conf *c, const bool *used)
 {
 	struct conf_node *n = first_of(c->root, "upstreams"), *sn;
@@ -506,6 +519,7 @@ static void check_upstreams(struct conf *c, const bool *used)
 		if (!used[i] && !n->key->bad && !n->bad)
 			conf_warn(c, n->key, "no route uses the upstream \"%.*s\"",
 				  SHOW(n->key->raw));
+		check_limited(c, u, conf_fill_get(n, "servers"));
 		sn = first_of(n, "servers");
 		for (uint32_t k = 0; k < u->n_servers && sn; k++, sn = sn->next) {
 			u->servers[k].index = index++;

@@ -364,7 +364,8 @@ static int open_upstreams(struct proxy *x)
 	struct plan *plan = writable(x->plan);
 
 	for (uint32_t i = 0; i < plan->n_upstreams; i++) {
-		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], x->shared.metrics);
+		plan->upstreams[i].live =
+			upstream_new(&plan->upstreams[i], x->shared.metrics, plan->workers);
 		if (!plan->upstreams[i].live)
 			return -ENOMEM;
 	}

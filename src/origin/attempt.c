@@ -140,22 +140,29 @@ static const struct end_ops attempt_end = { .name = "attempt",
 					    .on_cut = on_cut,
 					    .dump = dump_end };
 
-static bool from_pool(const struct attempt_params *p)
+bool attempt_repeatable(const struct exchange *x)
 {
-	struct origin_shard *s = origin_shard(p->x->loop);
-	bool repeatable = method_idempotent((enum method)p->x->req.head->method) &&
-			  p->x->req.head->body == BODY_NONE;
-	struct upconn *u = pool_unpin(p->x->pin, p->group);
+	return method_idempotent((enum method)x->req.head->method) &&
+	       x->req.head->body == BODY_NONE;
+}
 
-	if (!u && !p->t->fresh)
-		u = pool_get(s, p->group, repeatable ? UINT32_MAX : UNSAFE_IDLE_MS, &p->t->policy);
-	if (!u)
-		return false;
+void attempt_on(const struct attempt_params *p, struct upconn *u)
+{
+	p->t->result = (struct client_result){ 0 };
 	p->t->reused = true;
 	if (p->t->live)
-		metric_add(s->p.cells, p->t->live->slot_reuse, 1);
+		metric_add(origin_shard(p->x->loop)->p.cells, p->t->live->slot_reuse, 1);
 	begin_on(u, p->x, p->t, &p->job);
-	return true;
+}
+
+static struct upconn *from_pool(const struct attempt_params *p)
+{
+	struct upconn *u = pool_unpin(p->x->pin, p->group);
+	uint32_t idle_max_ms = attempt_repeatable(p->x) ? UINT32_MAX : UNSAFE_IDLE_MS;
+
+	if (u || p->t->fresh)
+		return u;
+	return pool_get(origin_shard(p->x->loop), p->group, idle_max_ms, &p->t->policy);
 }
 
 static bool judge(void *arg, const struct addr *address)
@@ -176,6 +183,7 @@ static bool start_dial(struct attempt *a, const struct attempt_params *p)
 				 .port = p->port,
 				 .resolve_flags = p->resolve_flags,
 				 .timeout_ms = p->x->timeouts->connect,
+				 .hold = p->hold,
 				 .judge = p->t->policy.judge ? judge : NULL,
 				 .done = on_dialled,
 				 .arg = a };
@@ -186,15 +194,23 @@ static bool start_dial(struct attempt *a, const struct attempt_params *p)
 
 void attempt_begin(const struct attempt_params *p)
 {
-	struct origin_shard *s = origin_shard(p->x->loop);
-	struct attempt *a;
+	struct upconn *u = from_pool(p);
+
+	if (u)
+		attempt_on(p, u);
+	else
+		attempt_dial(p);
+}
+
+void attempt_dial(const struct attempt_params *p)
+{
+	struct attempt *a = slab_get(&origin_shard(p->x->loop)->attempts);
 
 	p->t->reused = false;
 	p->t->result = (struct client_result){ 0 };
-	if (from_pool(p))
-		return;
-	a = slab_get(&s->attempts);
 	if (!a) {
+		if (p->hold)
+			p->hold->let_go(p->hold, p->x->loop);
 		exchange_refuse(p->x, why(WHY_MEMORY), NULL);
 		return;
 	}

@@ -17,9 +17,10 @@ struct balance_state {
 	int32_t current[];
 };
 
-static bool tried(const struct tries *t, uint32_t i)
+/* By position; of more than 64 servers the others can always be chosen. */
+static bool passed(uint64_t passed_over, uint32_t i)
 {
-	return i < 64 && (t->tried >> i & 1);
+	return i < 64 && (passed_over >> i & 1);
 }
 
 bool balance_ejected(const struct server_live *s, uint64_t now_ms)
@@ -30,7 +31,7 @@ bool balance_ejected(const struct server_live *s, uint64_t now_ms)
 bool balance_any_left(const struct upstream_conf *u, const struct tries *t)
 {
 	for (uint32_t i = 0; i < u->n_servers; i++)
-		if (!tried(t, i))
+		if (!passed(t->tried, i))
 			return true;
 	return false;
 }
@@ -61,14 +62,14 @@ static struct balance_state *state_of(struct origin_shard *s, const struct upstr
 /* The candidates of one choice: ejected ones only if there is no other. */
 struct choice {
 	const struct upstream_conf *u;
-	const struct tries *t;
+	uint64_t passed_over;
 	uint64_t now_ms;
 	bool ejected_too;
 };
 
 static bool may(const struct choice *c, uint32_t i)
 {
-	if (tried(c->t, i))
+	if (passed(c->passed_over, i))
 		return false;
 	return c->ejected_too || !balance_ejected(&c->u->live->server[i], c->now_ms);
 }
@@ -153,9 +154,9 @@ static int pick(struct origin_shard *s, const struct choice *c)
 }
 
 const struct server_conf *balance_pick(struct origin_shard *s, const struct upstream_conf *u,
-				       const struct tries *t)
+				       uint64_t passed_over)
 {
-	struct choice c = { .u = u, .t = t, .now_ms = loop_now_ms(s->p.loop) };
+	struct choice c = { .u = u, .passed_over = passed_over, .now_ms = loop_now_ms(s->p.loop) };
 	int i = pick(s, &c);
 
 	if (i < 0) {
@@ -186,6 +187,8 @@ void balance_failed(struct loop *l, const struct upstream_conf *u, const struct 
 		return;
 	atomic_store_explicit(&s->ejected_until_ms, now + u->eject_ms, memory_order_relaxed);
 	atomic_store_explicit(&s->fails, 0, memory_order_relaxed);
+	if (u->live->places)
+		places_look(u->live->places);
 	log_say(LOG_WARN,
 		"upstream %.*s: server %.*s: %u connects failed in a row; it is left out for %u ms",
 		(int)u->name.n, u->name.p, (int)sc->url.n, sc->url.p, fails, u->eject_ms);

@@ -2,6 +2,8 @@
  * an end that reads x->req and feeds x->rsp.
  *
  *   upstream  a named group of servers; chooses the server and how often it is tried
+ *   queue     requests that wait because every server they may go to is at its max_connections
+ *   places    how many connections each of those servers has, exactly, over all shards
  *   attempt   one try at one server: an end of its own with its own `why`
  *   pool      idle connections of one shard, keyed by (direction, server or host:port, address)
  *   synth     own pages: errors, respond, redirect
@@ -20,9 +22,10 @@ struct server_conf {
 	bool literal;
 	struct addr addr;
 	uint16_t port;
-	struct str path; /* unix: */
-	uint32_t weight; /* 1..256 */
-	uint32_t index;  /* among all servers of the plan */
+	struct str path;          /* unix: */
+	uint32_t weight;          /* 1..256 */
+	uint32_t max_connections; /* over all shards; 0: no limit */
+	uint32_t index;           /* among all servers of the plan */
 };
 struct upstream_conf {
 	struct str name;
@@ -45,7 +48,9 @@ extern const struct setting origin_conf_upstreams; /* struct upstreams_conf */
 
 /* --- registry: what outlives a plan; shared by all shards, atomics only --- */
 struct upstream; /* health, connection counts */
-struct upstream *upstream_new(const struct upstream_conf *, struct metrics *) MUST_CHECK;
+/* `shards`: how many will use it, numbered from 0. */
+struct upstream *upstream_new(const struct upstream_conf *, struct metrics *,
+			      unsigned shards) MUST_CHECK;
 void upstream_free(struct upstream **);
 
 /* --- per shard --- */
@@ -67,6 +72,8 @@ struct dial_policy {
 	bool (*judge)(void *arg, const struct addr *);
 	void *arg;
 };
+/* More cannot be remembered of one request, and none of it may be guessed. */
+#define LIMITED_SERVERS_MAX 64u /* of an upstream with a max_connections */
 /* Web: one try at a server of this upstream; called again for each further try (STEP_AGAIN), like
  * target_begin(). */
 void upstream_begin(struct exchange *, const struct upstream_conf *);

@@ -19,11 +19,24 @@ static const struct setting server_rows[] = {
 		.unit = "parts",
 		.doc = "Its share of the requests.",
 	},
+	{
+		.name = "max_connections",
+		.type = SETTING_COUNT,
+		SETTING_AT(server_conf, max_connections),
+		.def = "off",
+		.min = 1,
+		.max = 1000000,
+		.flags = SETTING_OFF,
+		.unit = "connections",
+		.doc = "Connections to it at one time, idle ones and tunnels included, over all "
+		       "shards; never more. Requests beyond wait, first come first served, at "
+		       "most for `timeouts.queue`.",
+	},
 };
 
 static const struct setting_group server_group = {
 	.title = "a server",
-	.later = "tls backup max_connections health slow_start zone proxy_protocol",
+	.later = "tls backup health slow_start zone proxy_protocol",
 	.scalar = "url",
 	SETTING_ROWS(server_rows),
 };
@@ -99,7 +112,7 @@ static const struct setting upstream_rows[] = {
 		.type = SETTING_LIST,
 		SETTING_LIST_AT(upstream_conf, servers, &server_elem),
 		.flags = SETTING_REQUIRED | SETTING_SOME,
-		.doc = "URLs, or maps with `url` and `weight`.",
+		.doc = "URLs, or maps with `url`, `weight` and `max_connections`.",
 	},
 	{
 		.name = "balance",

@@ -41,6 +41,15 @@ static void set_idle(struct upconn *u, bool idle)
 	}
 }
 
+/* True: somebody waits, perhaps for it. */
+static bool park(struct upconn *u, bool idle)
+{
+	if (u->idle == idle)
+		return false;
+	set_idle(u, idle);
+	return u->quota && places_park(u->quota, loop_shard(u->loop), idle ? 1 : -1);
+}
+
 /* ---------------------------------------------------------------- groups */
 struct target_key {
 	char text[300];
@@ -178,7 +187,7 @@ static void forget(struct upconn *u)
 	struct pool_group *g = u->group;
 
 	must(u->magic == UPCONN_MAGIC);
-	set_idle(u, false);
+	(void)park(u, false);
 	if (u->live)
 		gauge(u, u->live->slot_active, -1);
 	loop_alarm_off(&u->expire);
@@ -257,13 +266,18 @@ static void on_left(struct h1_client *c, void *arg, enum client_end how)
 		return;
 	}
 	u->pin = NULL;
-	if (s->draining || !still_there(u->group, &u->address) ||
+	if (!still_there(u->group, &u->address) ||
 	    loop_now_ms(u->loop) - u->born_ms >= POOL_AGE_MS) {
 		close_idle(u);
 		return;
 	}
 	u->idle_since_ms = loop_now_ms(u->loop);
-	set_idle(u, true);
+	if (u->quota && queue_takes(s, u))
+		return;
+	if (s->draining || (park(u, true) && queue_gives(s, u))) {
+		close_idle(u);
+		return;
+	}
 	keep_for_a_while(u);
 	h1_client_idle(c);
 	if (s->n_idle > s->p.pool_max)
@@ -292,6 +306,7 @@ struct upconn *pool_new(struct origin_shard *s, struct pool_group *g, struct lin
 	u->loop = s->p.loop;
 	u->group = g;
 	u->live = live;
+	u->quota = live ? live->quota : NULL;
 	u->address = *address;
 	u->born_ms = loop_now_ms(s->p.loop);
 	list_init(&u->node);
@@ -324,7 +339,7 @@ struct upconn *pool_get(struct origin_shard *s, struct pool_group *g, uint32_t i
 			continue;
 		if (!h1_client_usable(u->client))
 			continue; /* its own callback takes it out this turn */
-		set_idle(u, false);
+		(void)park(u, false);
 		return u;
 	}
 	return NULL;
@@ -338,6 +353,16 @@ struct upconn *pool_unpin(struct pin *p, struct pool_group *g)
 		return NULL;
 	p->held = NULL;
 	return u;
+}
+
+void pool_close(struct upconn *u)
+{
+	close_idle(u);
+}
+
+void pool_close_idlest(struct pool_group *g)
+{
+	close_idle(container_of(g->idle.prev, struct upconn, node));
 }
 
 void pool_trim(struct origin_shard *s, uint32_t keep)

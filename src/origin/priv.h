@@ -8,12 +8,69 @@
 #include "origin/origin.h"
 #include "wire/wire.h"
 
+/* --- places: connections of servers that have a limit; process-wide (places.c) --- */
+struct places; /* of one upstream */
+struct quota { /* of one server */
+	/* a place that was taken is given back by this */
+	struct hold hold;
+	struct places *places;
+	uint32_t upstream; /* its index */
+	uint32_t server;   /* its position */
+	uint32_t max;
+	_Atomic uint32_t taken;
+};
+/* What one shard's requests wait for. */
+struct places_waiting {
+	uint32_t n;
+	uint64_t since_us; /* the first one */
+	uint64_t servers;  /* by position: where any of them may go */
+};
+/* Told to a shard that waits, or has parked connections. */
+struct places_news {
+	uint32_t granted; /* sum of grants */
+	bool look;        /* something has changed: try again */
+	uint64_t give;    /* servers: give up an idle connection, if others need it */
+	uint32_t grants[LIMITED_SERVERS_MAX]; /* places, taken for this shard */
+};
+/* `upstream`: its index.  The shard may have closed meanwhile: then there are no grants. */
+typedef void places_fn(struct loop *, uint32_t upstream, const struct places_news *);
+struct upstream;
+/* Nothing to do for an upstream without limits.  False: out of memory; places_close() all the
+ * same. */
+bool places_open(struct upstream *, const struct upstream_conf *, unsigned shards,
+		 places_fn *news) MUST_CHECK;
+void places_close(struct places **); /* after the last loop; NULL inside is accepted */
+void places_join(struct places *, struct loop *);
+void places_leave(struct places *, unsigned shard); /* nothing of it waits or is parked */
+static inline bool places_full(const struct quota *q)
+{
+	return atomic_load_explicit(&q->taken, memory_order_relaxed) >= q->max;
+}
+/* True: one place is taken; it goes back by q->hold. */
+bool places_take(struct quota *) MUST_CHECK;
+/* A granted place is of no use here. */
+void places_decline(struct quota *);
+/* Says what this shard's requests wait for, then what is free must be looked at again. */
+void places_wait(struct places *, unsigned shard, const struct places_waiting *);
+/* All shards that wait shall look: a server was ejected. */
+void places_look(struct places *);
+/* A shard with an idle connection to one of these servers is asked to give it up. */
+void places_ask(struct places *, unsigned shard, uint64_t servers);
+/* Whether a connection to this server shall be closed for another shard's request that has waited
+ * since before this moment.  True: one is counted as coming. */
+bool places_owed(struct quota *, unsigned shard, uint64_t before_us) MUST_CHECK;
+/* A connection is closed for a request of this shard. */
+void places_coming(struct places *);
+/* An idle connection more or less.  True: somebody waits, perhaps for it. */
+bool places_park(struct quota *, unsigned shard, int delta);
+
 /* --- live state of servers: process-wide, atomics --- */
 struct server_live {
 	_Atomic uint32_t fails;            /* connects that failed in a row */
 	_Atomic uint64_t ejected_until_ms; /* monotonic; 0: not ejected */
 	_Atomic int32_t active;            /* requests at it now, all shards */
 	_Atomic bool resolved;             /* its name has had an address, or it needs none */
+	struct quota *quota;               /* NULL: no limit */
 	uint32_t slot_connect_ok, slot_connect_failed, slot_reuse, slot_active, slot_idle;
 };
 struct upstream {
@@ -21,6 +78,8 @@ struct upstream {
 	uint32_t n_servers;
 	const struct upstream_conf *conf;
 	struct metrics *metrics;
+	struct places *places; /* NULL: no server has a limit */
+	uint32_t slot_queued;
 	struct server_live server[];
 };
 
@@ -52,6 +111,7 @@ struct upconn {
 	struct alarm expire;
 	struct loop *loop;
 	struct server_live *live; /* NULL: a forward target */
+	struct quota *quota;      /* NULL: no limit */
 	struct pin *pin;          /* of the client connection at hand */
 	struct addr address;
 	uint64_t born_ms, idle_since_ms, idle_until_ms;
@@ -60,7 +120,7 @@ struct upconn {
 
 struct origin_shard {
 	struct origin_params p;
-	struct slab upconns, attempts;
+	struct slab upconns, attempts, waiters;
 	struct map targets;          /* pool_group by "host:port" */
 	struct pool_group **servers; /* by server index */
 	uint32_t n_servers;
@@ -69,6 +129,8 @@ struct origin_shard {
 	bool draining;
 	struct balance_state **balance; /* by upstream index */
 	uint32_t n_upstreams;
+	struct queue **queues; /* by upstream index; NULL: no limit, or not used yet */
+	uint32_t n_queues;
 	uint64_t rng;
 	uint32_t slot_retry_reused;
 };
@@ -93,6 +155,8 @@ struct upconn *pool_new(struct origin_shard *, struct pool_group *, struct link 
  * pin. */
 struct upconn *pool_unpin(struct pin *, struct pool_group *);
 void pool_trim(struct origin_shard *, uint32_t keep); /* closes the idlest */
+void pool_close_idlest(struct pool_group *);          /* of this group, which has an idle one */
+void pool_close(struct upconn *);                     /* its request has left it */
 /* freed when nothing uses it */
 void pool_group_release(struct origin_shard *, struct pool_group *);
 
@@ -112,11 +176,28 @@ struct tries {
 };
 /* made at the first call; NULL: out of memory */
 struct tries *upstream_tries(struct exchange *) MUST_CHECK;
+/* Goes to this server of t->conf: on `u`, a connection taken out of the pool, or dials; then `hold`
+ * is the place that was taken (NULL: no limit). */
+void upstream_go(struct exchange *, struct tries *, const struct server_conf *, struct upconn *u,
+		 struct hold *hold);
+
+/* queue.c: requests of this shard to one upstream that has a limit, first come first served. */
+struct queue;
+/* upstream_begin() of such an upstream: goes, waits, or refuses. */
+void queue_begin(struct exchange *, struct tries *);
+/* A connection that could be pooled goes to a waiting request, or is closed for another shard's:
+ * true. */
+bool queue_takes(struct origin_shard *, struct upconn *);
+/* It was parked, and somebody waits: whether it shall be closed. */
+bool queue_gives(struct origin_shard *, const struct upconn *);
+places_fn queue_news;
+uint32_t queue_waiter_size(void);
+void queue_close(struct queue *); /* nothing waits; NULL is accepted */
 
 /* balance.c: pure but for the shard's own state; NULL: none is left. */
 struct balance_state;
 const struct server_conf *balance_pick(struct origin_shard *, const struct upstream_conf *,
-				       const struct tries *);
+				       uint64_t passed_over);
 bool balance_any_left(const struct upstream_conf *, const struct tries *);
 void balance_failed(struct loop *, const struct upstream_conf *, const struct server_conf *);
 void balance_worked(const struct upstream_conf *, const struct server_conf *);
@@ -135,8 +216,13 @@ struct attempt_params {
 	uint16_t port;
 	unsigned resolve_flags;
 	struct client_job job;
+	struct hold *hold; /* the place that was taken for a new connection; NULL: no limit */
 };
-void attempt_begin(const struct attempt_params *);
+void attempt_begin(const struct attempt_params *);               /* pooled, or dial */
+void attempt_on(const struct attempt_params *, struct upconn *); /* this pooled one */
+void attempt_dial(const struct attempt_params *);                /* takes the hold */
+/* Whether the request may be sent twice. */
+bool attempt_repeatable(const struct exchange *);
 uint32_t attempt_size(void);
 
 #endif

@@ -51,7 +51,7 @@ static void open_server(struct upstream *u, struct server_live *s, struct str ur
 	metric_pull(u->metrics, METRIC_SERVER_UP, ok, server_is_up, s);
 }
 
-struct upstream *upstream_new(const struct upstream_conf *conf, struct metrics *m)
+struct upstream *upstream_new(const struct upstream_conf *conf, struct metrics *m, unsigned shards)
 {
 	struct upstream *u = calloc(1, sizeof(*u) + conf->n_servers * sizeof(u->server[0]));
 
@@ -63,11 +63,17 @@ struct upstream *upstream_new(const struct upstream_conf *conf, struct metrics *
 	u->n_servers = conf->n_servers;
 	for (uint32_t i = 0; i < u->n_servers; i++)
 		open_server(u, &u->server[i], conf->servers[i].url);
+	if (!places_open(u, conf, shards, queue_news))
+		upstream_free(&u);
+	else if (u->places)
+		u->slot_queued = metric_slot(m, METRIC_UP_QUEUED, &u->name);
 	return u;
 }
 
 void upstream_free(struct upstream **up)
 {
+	if (*up)
+		places_close(&(*up)->places);
 	free(*up);
 	*up = NULL;
 }
@@ -96,8 +102,9 @@ int origin_shard_open(const struct origin_params *p)
 	}
 	s->p = *p;
 	list_init(&s->lru);
-	slab_init(&s->upconns, "upstream connection", sizeof(struct upconn), loop_budget(p->loop));
-	slab_init(&s->attempts, "attempt", attempt_size(), loop_budget(p->loop));
+	slab_init(&s->upconns, "upstream_connections", sizeof(struct upconn), loop_budget(p->loop));
+	slab_init(&s->attempts, "attempts", attempt_size(), loop_budget(p->loop));
+	slab_init(&s->waiters, "waiting_requests", queue_waiter_size(), loop_budget(p->loop));
 	loop_set_slot(p->loop, SLOT_ORIGIN, s);
 	return 0;
 }
@@ -115,11 +122,15 @@ void origin_shard_close(struct loop *l)
 	pool_trim(s, 0);
 	for (uint32_t i = 0; i < s->n_servers; i++)
 		pool_server_free(s->servers[i]);
+	for (uint32_t i = 0; i < s->n_queues; i++)
+		queue_close(s->queues[i]);
 	for (uint32_t i = 0; i < s->n_upstreams; i++)
 		free(s->balance[i]);
+	free(s->queues);
 	free(s->servers);
 	free(s->balance);
 	map_close(&s->targets);
+	slab_close(&s->waiters);
 	slab_close(&s->attempts);
 	slab_close(&s->upconns);
 	free(s);
@@ -130,8 +141,11 @@ void origin_shard_dump(struct loop *l, int fd)
 {
 	struct origin_shard *s = origin_shard(l);
 
-	dprintf(fd, "  origin: %u idle upstream connections, %llu in all, %u forward targets%s\n",
-		s->n_idle, (unsigned long long)s->upconns.n_live, s->targets.n,
+	dprintf(fd,
+		"  origin: %u idle upstream connections, %llu in all, %llu requests wait for one, "
+		"%u forward targets%s\n",
+		s->n_idle, (unsigned long long)s->upconns.n_live,
+		(unsigned long long)s->waiters.n_live, s->targets.n,
 		s->draining ? ", draining" : "");
 }
 
@@ -183,17 +197,22 @@ bool origin_may_retry(struct exchange *x)
 }
 
 /* ---------------------------------------------------------------- web */
-static bool choose(struct origin_shard *s, struct tries *t)
+static void note_choice(struct tries *t)
 {
-	if (t->same && t->server)
-		return true;
-	t->server = balance_pick(s, t->conf, t);
-	if (!t->server)
-		return false;
 	t->live = &t->conf->live->server[t->server - t->conf->servers];
 	if (t->server - t->conf->servers < 64)
 		t->tried |= 1ull << (t->server - t->conf->servers);
 	t->attempts++;
+}
+
+static bool choose(struct origin_shard *s, struct tries *t)
+{
+	if (t->same && t->server)
+		return true;
+	t->server = balance_pick(s, t->conf, t->tried);
+	if (!t->server)
+		return false;
+	note_choice(t);
 	return true;
 }
 
@@ -205,38 +224,62 @@ static void note_server(struct exchange *x, const struct tries *t)
 	x->facts.address.len = 0;
 }
 
+/* To the server chosen.  False: no memory. */
+static bool aim_at_server(struct attempt_params *p, struct exchange *x, struct tries *t)
+{
+	t->same = false;
+	note_server(x, t);
+	*p = (struct attempt_params){ .x = x, .t = t };
+	p->group = pool_server(origin_shard(x->loop), t->server);
+	p->host = t->server->host;
+	p->literal = t->server->literal;
+	p->addr = t->server->addr;
+	p->path = t->server->path;
+	p->port = t->server->port;
+	p->resolve_flags =
+		RESOLVE_SEARCH |
+		(atomic_load_explicit(&t->live->fails, memory_order_relaxed) ? RESOLVE_FRESH : 0);
+	p->job = (struct client_job){ .host = t->conf->host, .result = &t->result };
+	if (!p->group)
+		exchange_refuse(x, why(WHY_MEMORY), NULL);
+	return p->group != NULL;
+}
+
 void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 {
-	struct origin_shard *s = origin_shard(x->loop);
 	struct tries *t = upstream_tries(x);
-	struct attempt_params p = { .x = x, .t = t };
+	struct attempt_params p;
 
 	if (!t) {
 		exchange_refuse(x, why(WHY_MEMORY), NULL);
 		return;
 	}
 	t->conf = conf;
-	if (!choose(s, t)) {
+	if (conf->live->places)
+		queue_begin(x, t);
+	else if (!choose(origin_shard(x->loop), t))
 		exchange_refuse(x, why(WHY_NO_SERVER), NULL);
-		return;
+	else if (aim_at_server(&p, x, t))
+		attempt_begin(&p);
+}
+
+void upstream_go(struct exchange *x, struct tries *t, const struct server_conf *server,
+		 struct upconn *u, struct hold *hold)
+{
+	struct attempt_params p;
+	bool ok;
+
+	if (!t->same) {
+		t->server = server;
+		note_choice(t);
 	}
-	t->same = false;
-	note_server(x, t);
-	p.group = pool_server(s, t->server);
-	if (!p.group) {
-		exchange_refuse(x, why(WHY_MEMORY), NULL);
-		return;
-	}
-	p.host = t->server->host;
-	p.literal = t->server->literal;
-	p.addr = t->server->addr;
-	p.path = t->server->path;
-	p.port = t->server->port;
-	p.resolve_flags =
-		RESOLVE_SEARCH |
-		(atomic_load_explicit(&t->live->fails, memory_order_relaxed) ? RESOLVE_FRESH : 0);
-	p.job = (struct client_job){ .host = conf->host, .result = &t->result };
-	attempt_begin(&p);
+	ok = aim_at_server(&p, x, t); /* its group is there: it was looked at */
+	must(ok);
+	p.hold = hold;
+	if (u)
+		attempt_on(&p, u);
+	else
+		attempt_dial(&p);
 }
 
 /* ---------------------------------------------------------------- forward, absolute-form */

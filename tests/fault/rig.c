@@ -230,7 +230,7 @@ static void open_plan(struct rig *r)
 	plan = r->config->plan;
 	plan->pseudonym = STR("test");
 	for (uint32_t i = 0; i < plan->n_upstreams; i++) {
-		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], r->shared.metrics);
+		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], r->shared.metrics, 1);
 		assert_non_null(plan->upstreams[i].live);
 	}
 }

@@ -183,7 +183,7 @@ static void open_plan(struct world *w, const char *conf)
 	plan = w->config->plan;
 	plan->pseudonym = STR("world");
 	for (uint32_t i = 0; i < plan->n_upstreams; i++) {
-		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], w->shared.metrics);
+		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], w->shared.metrics, 1);
 		assert_non_null(plan->upstreams[i].live);
 	}
 }

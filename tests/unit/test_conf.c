@@ -58,7 +58,7 @@ static const char sample[] =
 	"    balance: p2c\n"
 	"    servers:\n"
 	"      - http://10.0.0.1:8080\n"
-	"      - { url: \"http://App.internal\", weight: 2 }\n"
+	"      - { url: \"http://App.internal\", weight: 2, max_connections: 7 }\n"
 	"      - \"unix:/run/app.sock\"\n"
 	"      - http://[::1]:81\n"
 	"    host: app.internal:99\n"
@@ -257,6 +257,9 @@ static void test_sample_upstreams(void **state)
 	assert_str(v[1].host, "app.internal");
 	assert_int_equal(v[1].port, 80);
 	assert_int_equal(v[1].weight, 2);
+	assert_int_equal(v[0].max_connections, 0);
+	assert_int_equal(v[1].max_connections, 7);
+	assert_int_equal(v[2].max_connections, 0);
 	assert_str(v[2].path, "/run/app.sock");
 	assert_int_equal(v[2].weight, 1);
 	assert_true(v[3].literal);
@@ -332,7 +335,6 @@ static void test_defaults(void **state)
 	struct config *c = load(WEB);
 	const struct plan *p = c->plan;
 	const struct timeouts want = { .connect = 5000,
-				       .tls_handshake = 10000,
 				       .queue = 10000,
 				       .request_head = 10000,
 				       .request_idle = 60000,
