@@ -56,7 +56,8 @@ static void count(struct service *s, struct exchange *x)
 	struct door *d = account_door(s, x->listener);
 
 	metric_add(s->cells, request_slot(s, d, x, status_class(x)), 1);
-	metric_observe_us(s->cells, d->slot_duration, x->facts.end_us - x->facts.open_us);
+	if (!x->logged) /* else it is a tunnel's, which has only begun */
+		metric_observe_us(s->cells, d->slot_duration, x->facts.end_us - x->facts.open_us);
 	if (x->why->id)
 		metric_add(s->cells, s->slot_ends[x->why->id], 1);
 }

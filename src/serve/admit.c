@@ -89,8 +89,7 @@ static void on_closed(struct conn *c, const struct why *cause)
 {
 	const struct door *d = conn_door(c);
 
-	if (c->requests == 0 && cause->id)
-		account_conn_end(d->service, cause);
+	account_conn_end(d->service, cause);
 	admit_gone(d->service, d);
 }
 

@@ -8,6 +8,7 @@ struct tunnel {
 	struct service *service;
 	const struct door *door;
 	struct access_record *record; /* NULL: the log is off */
+	uint64_t open_us;
 };
 
 static void on_tunnel_end(void *arg, const struct relay_end *end)
@@ -23,6 +24,7 @@ static void on_tunnel_end(void *arg, const struct relay_end *end)
 		access_log_record(s->access, &s->plan->access_log, &t->record, &e);
 	if (end->why->id)
 		metric_add(s->cells, s->slot_ends[end->why->id], 1);
+	metric_observe_us(s->cells, t->door->slot_duration, e.end_us - t->open_us);
 	metric_add(s->cells, t->door->slot_tunnel, (uint64_t)-1);
 	s->n_tunnels--;
 	admit_gone(s, t->door);
@@ -35,6 +37,7 @@ static bool remember(struct service *s, struct exchange *x, struct tunnel *t)
 
 	t->service = s;
 	t->door = account_door(s, x->listener);
+	t->open_us = x->facts.open_us;
 	if (!s->access)
 		return true;
 	t->record = access_pack(x, &names);

@@ -175,14 +175,14 @@ static void finish(struct h1_conn *c)
 	c->dl.recv_ms = c->dl.send_ms = 0;
 	c->req = NULL;
 	if (c->broken || c->r.state != READ_DONE) {
-		conn_linger(c, x->why);
+		conn_linger(c, why(WHY_NONE));
 		return;
 	}
 	if (c->close_after) {
 		if (bufq_empty(&c->r.in))
-			conn_close(c, x->why);
+			conn_close(c, why(WHY_NONE));
 		else
-			conn_linger(c, x->why);
+			conn_linger(c, why(WHY_NONE));
 		return;
 	}
 	h1_reader_next(&c->r);
@@ -209,13 +209,11 @@ static void answer_is_out(struct h1_conn *c)
 /* Cut after the head: what was queued is out, or nobody waits for it any more. */
 static void flush_cut(struct h1_conn *c)
 {
-	const struct why *cause = exchange_of(c)->why;
-
 	end_leave(&c->end);
 	if (c->abort_after)
-		conn_abort(c, cause);
+		conn_abort(c, why(WHY_NONE));
 	else
-		conn_close(c, cause);
+		conn_close(c, why(WHY_NONE));
 }
 
 /* The client is gone; a connection that was flushing has nobody to flush to. */
@@ -649,7 +647,7 @@ static void on_cut(struct end *e, const struct why *cause)
 	if (!c->w.head_out || (cause->flags & WHY_CLIENT) || c->w.done ||
 	    cause->id == WHY_SHUTDOWN) {
 		end_leave(e);
-		conn_abort(c, cause);
+		conn_abort(c, why(WHY_NONE));
 		return;
 	}
 	c->flushing = true;

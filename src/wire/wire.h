@@ -34,7 +34,8 @@ struct conn_ops {
 	 * limit). */
 	bool (*may_keep)(struct conn *);
 	void (*moved)(struct conn *, enum conn_state from);
-	/* The connection ended; its memory goes after this call. */
+	/* The connection ended; its memory goes after this call.  WHY_NONE: with a request, whose
+	 * own end tells why. */
 	void (*closed)(struct conn *, const struct why *);
 };
 
