@@ -160,11 +160,16 @@ static void preface_end(struct preface *p)
 	loop_soon(p->service->loop, &p->free);
 }
 
+/* One that never said a byte is only counted. */
 static void preface_fail(struct preface *p, const struct why *cause)
 {
+	bool heard = p->link->recv_bytes > 0;
+
 	link_close(&p->link);
-	if (cause->id)
+	if (heard)
 		account_refused(p->service, p->door, &p->peer, p->conn_id, cause);
+	else
+		account_conn_end(p->service, cause);
 	admit_gone(p->service, p->door);
 	preface_end(p);
 }
@@ -192,7 +197,9 @@ static void on_preface_bytes(struct link *l, int32_t res, struct seg **seg)
 	struct preface *p = l->owner;
 
 	if (res <= 0)
-		preface_fail(p, why(p->in.bytes ? WHY_PROXY_PROTOCOL : WHY_NONE));
+		preface_fail(p, why(p->in.bytes ? WHY_PROXY_PROTOCOL
+				    : res == 0  ? WHY_PEER_CLOSED
+						: WHY_CLIENT_ABORT));
 	else if (!bufq_put_copy(&p->in, loop_segs(l->loop, SEG_SMALL), (*seg)->data, (uint32_t)res))
 		preface_fail(p, why(WHY_MEMORY));
 	else
