@@ -646,6 +646,7 @@ static void on_cut(struct end *e, const struct why *cause)
 
 	if (!c->w.head_out || (cause->flags & WHY_CLIENT) || c->w.done ||
 	    cause->id == WHY_SHUTDOWN) {
+		x->facts.complete = c->w.done && bufq_empty(&c->w.out);
 		end_leave(e);
 		conn_abort(c, why(WHY_NONE));
 		return;
