@@ -570,12 +570,578 @@ static void a_row(void **state)
 	try_places(r);
 }
 
+/* ---------------------------------------------------------------- keep_alive */
+static void empty_lines_do_not_prolong_keep_alive(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	say_nothing(&sc);
+	world_pass(&sc.w, SECONDS(40));
+	scene_call(&sc, "\r\n");
+	must_ring(&sc, sc.c->eof, 75000);
+	assert_int_equal(sc.c->n_got, 0);
+	scene_close(&sc);
+}
+
+/* A body that is read away behind its answer keeps the connection; then keep_alive runs. */
+static void keep_alive_runs_when_the_rest_of_a_body_is_read_away(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	a_body_stalls(&sc);
+	scene_says(&sc, OKAY);
+	assert_null(world_field(sc.c, "Connection"));
+	world_pass(&sc.w, SECONDS(1));
+	call(&sc, "0123456789012345678901234567890123456789012345678901234567890123456789"
+		  "0123456789012345678");
+	must_ring(&sc, sc.c->eof, 75000);
+	scene_log(&sc, "200", "", true);
+	scene_close(&sc);
+}
+
+static void the_rest_of_a_body_has_request_idle(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_ask(&sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 100\r\n\r\n0");
+	scene_says(&sc, OKAY);
+	world_mark(&sc.w);
+	must_ring(&sc, sc.c->reset, 60000);
+	scene_log(&sc, "200", "request_idle", true);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- body_rate_min */
+struct trickle {
+	struct scene *sc;
+	unsigned bytes, left;
+	uint64_t every_us;
+};
+
+static void trickle(void *arg)
+{
+	static const char nothing[20000];
+	struct trickle *t = arg;
+	unsigned n = t->bytes < t->left ? t->bytes : t->left;
+
+	if (t->sc->c->eof || t->sc->c->reset || n == 0)
+		return;
+	sim_say(t->sc->c, nothing, n);
+	t->left -= n;
+	sim_at(t->sc->w.sim, t->every_us, trickle, t);
+}
+
+/* The server takes all of it. */
+static bool uploaded(struct scene *sc, const struct trickle *t)
+{
+	world_eat_all(sc->s);
+	return t->left == 0 || sc->c->eof || sc->c->reset;
+}
+
+static const struct rate {
+	const char *name;
+	unsigned bytes, of; /* so much each time, of a body of so much */
+	uint64_t every_us;
+	uint64_t dies_ms; /* 0: it does not */
+	const char *min;
+} rates[] = {
+	{ "body_rate_min: a byte every nine seconds dies", 1, 1000, SECONDS(9), 27000, NULL },
+	{ "body_rate_min: 499 a second die at 20 s", 499, 50000, SECONDS(1), 20000, NULL },
+	{ "body_rate_min: 550 a second live", 550, 33000, SECONDS(1), 0, NULL },
+	{ "body_rate_min: a slow one that is over in 19 s lives", 1, 20, SECONDS(1), 0, NULL },
+	{ "body_rate_min: off", 1, 100, SECONDS(9), 0, "off" },
+	{ "body_rate_min: as it is set", 550, 50000, SECONDS(1), 20000, "600" },
+};
+
+static void a_rate(void **state)
+{
+	const struct rate *r = *state;
+	char more[100], head[200];
+	struct knobs k = { .more = more };
+	struct scene sc;
+	struct trickle t = { &sc, r->bytes, r->of, r->every_us };
+
+	snprintf(more, sizeof(more), "limits: { body_rate_min: %s }", r->min ? r->min : "500");
+	scene_open(&sc, r->min ? &k : NULL);
+	snprintf(head, sizeof(head), "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: %u\r\n\r\n",
+		 r->of);
+	scene_ask(&sc, head);
+	world_mark(&sc.w);
+	sim_at(sc.w.sim, r->every_us, trickle, &t);
+	if (r->dies_ms) {
+		must_ring_within(&sc, uploaded(&sc, &t), r->dies_ms, 3);
+		scene_page(&sc, 408, true);
+		run_until(&sc.w, sc.s->reset);
+		scene_log(&sc, "408", "request_idle", true);
+	} else {
+		run_until(&sc.w, uploaded(&sc, &t));
+		scene_says(&sc, OKAY);
+		assert_int_equal(world_head(sc.c), 200);
+		scene_log(&sc, "200", "", true);
+	}
+	scene_close(&sc);
+}
+
+/* A client that may not send because the server does not take is neither idle nor slow. */
+static void a_client_held_up_by_the_server_is_not_blamed(void **state)
+{
+	struct scene sc;
+	struct knobs k = { .more = "timeouts: { request_idle: 1s, send_idle: 5m }" };
+
+	(void)state;
+	scene_open(&sc, &k);
+	a_server_stops_reading(&sc);
+	world_pass(&sc.w, MINUTES(4));
+	sim_hold(sc.s, false);
+	run_until(&sc.w, sc.s->n_all > sizeof(bulk));
+	world_pass(&sc.w, SECONDS(1));
+	world_eat_all(sc.s);
+	scene_says(&sc, OKAY);
+	assert_int_equal(world_head(sc.c), 200);
+	scene_log(&sc, "200", "", true);
+	scene_close(&sc);
+}
+
+/* And a server that may not send because the client does not take is not, either. */
+static void a_server_held_up_by_the_client_is_not_blamed(void **state)
+{
+	struct scene sc;
+	struct knobs k = { .more = "timeouts: { response_idle: 1s, send_idle: 5m }" };
+
+	(void)state;
+	scene_open(&sc, &k);
+	a_reader_stops(&sc);
+	world_pass(&sc.w, MINUTES(4));
+	sim_hold(sc.c, false);
+	run_until(&sc.w, sc.c->n_all > sizeof(bulk));
+	scene_log(&sc, "200", "", true);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- connect, retry, eject */
+static void after_connect_another_server_is_tried(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_server(&sc, 1, SIM_SILENT);
+	scene_server(&sc, 2, SIM_SILENT);
+	call(&sc, GET);
+	world_pass(&sc.w, SECONDS(1));
+	scene_server(&sc, 1, SIM_ACCEPTS); /* whichever was not tried yet */
+	scene_server(&sc, 2, SIM_ACCEPTS);
+	must_ring(&sc, scene_asked(&sc), 5000);
+	scene_says(&sc, OKAY);
+	assert_int_equal(world_head(sc.c), 200);
+	assert_string_equal(world_logged(world_line(&sc.w), "attempts"), "2");
+	scene_close(&sc);
+}
+
+static void each_server_has_its_own_connect(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_server(&sc, 1, SIM_SILENT);
+	scene_server(&sc, 2, SIM_SILENT);
+	call(&sc, GET);
+	must_ring(&sc, world_head(sc.c), 10000);
+	scene_page(&sc, 504, false);
+	scene_log(&sc, "504", "connection_timeout", true);
+	assert_int_equal(sim_sockets(sc.w.sim), DOORS + 1);
+	scene_serves(&sc);
+	scene_close(&sc);
+}
+
+/* One request; which server got it, or 0 if a page came. */
+static int where_it_goes(struct scene *sc)
+{
+	int at = 0;
+
+	sc->c = world_call(&sc->w, WEB);
+	scene_call(sc, "GET / HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n");
+	run_until(&sc->w, scene_asked(sc) || world_head(sc->c));
+	if (!world_head(sc->c)) {
+		at = sc->at;
+		world_eat_all(sc->s);
+		scene_says(sc, OKAY);
+	}
+	run_until(&sc->w, sc->c->eof);
+	(void)world_line(&sc->w);
+	return at;
+}
+
+/* Of as many requests as make the round twice. */
+static unsigned share_of_first(struct scene *sc)
+{
+	unsigned n = 0;
+
+	for (int i = 0; i < 4; i++)
+		n += where_it_goes(sc) == 1;
+	return n;
+}
+
+static void an_ejected_server_is_out_for_exactly_that_long(void **state)
+{
+	struct scene sc;
+	struct knobs k = { .upstream = ", eject: { failures: 2, time: 7s }" };
+
+	(void)state;
+	scene_open(&sc, &k);
+	assert_int_equal(share_of_first(&sc), 2);
+	world_pass(&sc.w, SECONDS(31)); /* none is pooled any more */
+	scene_server(&sc, 1, SIM_REFUSES);
+	assert_int_equal(where_it_goes(&sc), 2);
+	assert_int_equal(where_it_goes(&sc), 2);
+	scene_server(&sc, 1, SIM_ACCEPTS);
+	assert_int_equal(share_of_first(&sc), 2); /* one failure is none */
+	world_pass(&sc.w, SECONDS(31));
+	scene_server(&sc, 1, SIM_REFUSES);
+	assert_int_equal(share_of_first(&sc), 0);
+	scene_server(&sc, 1, SIM_ACCEPTS);
+	world_mark(&sc.w); /* a few ms after the second failure */
+	assert_int_equal(share_of_first(&sc), 0);
+	world_pass(&sc.w, SECONDS(7) - 30000);
+	assert_int_equal(share_of_first(&sc), 0);
+	world_pass(&sc.w, 30000);
+	assert_int_equal(share_of_first(&sc), 2);
+	scene_close(&sc);
+}
+
+static void the_last_server_is_never_ejected(void **state)
+{
+	struct scene sc;
+	struct knobs k = { .upstream = ", eject: { failures: 1, time: 1h }" };
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_server(&sc, 1, SIM_REFUSES);
+	scene_server(&sc, 2, SIM_REFUSES);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(where_it_goes(&sc), 0);
+	scene_server(&sc, 2, SIM_ACCEPTS);
+	assert_int_equal(where_it_goes(&sc), 2);
+	scene_server(&sc, 2, SIM_REFUSES);
+	scene_server(&sc, 1, SIM_ACCEPTS); /* when it must, an ejected one serves */
+	world_pass(&sc.w, SECONDS(31));
+	assert_int_equal(where_it_goes(&sc), 1);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- the pool */
+static const struct reuse {
+	const char *name;
+	const char *request;
+	uint64_t idle_us; /* since the answer before */
+	bool reused;
+} reuses[] = {
+	{ "pool: GET after 29.9 s takes the idle connection", GET, 29900000, true },
+	{ "pool: POST after 1.9 s takes it",
+	  "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 0\r\n\r\n", 1900000, true },
+	{ "pool: POST after 2.1 s does not",
+	  "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 0\r\n\r\n", 2100000, false },
+	{ "pool: PUT with a body after 1.9 s takes it",
+	  "PUT / HTTP/1.1\r\nHost: s\r\nContent-Length: 1\r\n\r\n0", 1900000, true },
+	{ "pool: PUT with a body after 2.1 s does not",
+	  "PUT / HTTP/1.1\r\nHost: s\r\nContent-Length: 1\r\n\r\n0", 2100000, false },
+	{ "pool: DELETE after 2.1 s takes it", "DELETE / HTTP/1.1\r\nHost: s\r\n\r\n", 2100000,
+	  true },
+};
+
+static void a_reuse(void **state)
+{
+	const struct reuse *r = *state;
+	struct knobs k = { ONE_SERVER };
+	struct scene sc;
+	const char *line;
+
+	scene_open(&sc, &k);
+	one_round(&sc);
+	world_pass(&sc.w, r->idle_us);
+	assert_false(sc.s->eof);
+	scene_ask(&sc, r->request);
+	world_eat_all(sc.s);
+	scene_says(&sc, OKAY);
+	line = world_line(&sc.w);
+	assert_string_equal(world_logged(line, "reused"), r->reused ? "true" : "false");
+	assert_int_equal(sc.n_served, r->reused ? 1 : 2);
+	scene_close(&sc);
+}
+
+/* The connection goes from a route that keeps it long to one that does not, and back. */
+static void the_latest_request_says_how_long_a_connection_is_kept(void **state)
+{
+	struct knobs k = {
+		ONE_SERVER,
+		.route = ", timeouts: { upstream_keep_alive: 60s } },"
+			 " { match: { prefix: /short }, upstream: app,"
+			 " timeouts: { upstream_keep_alive: 2s }",
+	};
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	one_round(&sc);
+	scene_ask(&sc, "GET /short HTTP/1.1\r\nHost: s\r\n\r\n");
+	world_eat_all(sc.s);
+	scene_says(&sc, OKAY);
+	world_eat_all(sc.c);
+	scene_log(&sc, "200", "", true);
+	world_pass(&sc.w, SECONDS(1));
+	one_round(&sc);
+	assert_int_equal(sc.n_served, 1);
+	must_ring(&sc, sc.s->eof, 60000);
+	one_round(&sc);
+	scene_ask(&sc, "GET /short HTTP/1.1\r\nHost: s\r\n\r\n");
+	world_eat_all(sc.s);
+	world_mark(&sc.w);
+	scene_says(&sc, OKAY);
+	scene_log(&sc, "200", "", true);
+	assert_int_equal(sc.n_served, 2);
+	must_ring(&sc, sc.s->eof, 2000);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- total */
+static void drip_answer(void *arg)
+{
+	struct scene *sc = arg;
+
+	if (sc->s->reset)
+		return;
+	world_say(sc->s, "1");
+	sim_at(sc->w.sim, 300000, drip_answer, sc);
+}
+
+static void total_cuts_an_answer_under_way(void **state)
+{
+	struct knobs k = { .more = "timeouts: { total: 9s }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	call(&sc, GET);
+	run_until(&sc.w, scene_asked(&sc));
+	world_pass(&sc.w, SECONDS(1));
+	scene_says(&sc, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+	drip_answer(&sc);
+	must_ring(&sc, sc.c->eof, 9000);
+	assert_false(sc.c->reset);
+	run_until(&sc.w, sc.s->reset);
+	scene_log(&sc, "200", "total_timeout", false);
+	scene_serves(&sc);
+	scene_close(&sc);
+}
+
+static void total_begins_with_the_first_byte_of_the_head(void **state)
+{
+	struct knobs k = { .more = "timeouts: { total: 9s }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_call(&sc, "");
+	world_pass(&sc.w, SECONDS(30));
+	call(&sc, "GET / HTTP/1.1\r\n");
+	world_pass(&sc.w, SECONDS(5));
+	scene_ask(&sc, "Host: s\r\n\r\n");
+	must_ring(&sc, world_head(sc.c), 9000);
+	scene_page(&sc, 504, true);
+	scene_log(&sc, "504", "total_timeout", true);
+	scene_close(&sc);
+}
+
+static void total_covers_all_tries(void **state)
+{
+	struct knobs k = { .more = "timeouts: { total: 9s }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_server(&sc, 1, SIM_SILENT);
+	scene_server(&sc, 2, SIM_SILENT);
+	call(&sc, GET);
+	must_ring(&sc, world_head(sc.c) && sc.c->eof, 9000);
+	scene_page(&sc, 504, true);
+	scene_log(&sc, "504", "total_timeout", true);
+	scene_close(&sc);
+}
+
+static void total_is_over_when_a_tunnel_runs(void **state)
+{
+	struct knobs k = { .more = "timeouts: { total: 9s }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	sc.door = FWD;
+	a_tunnel(&sc);
+	must_ring(&sc, sc.c->reset, 3600000);
+	scene_log(&sc, "200", "tunnel_idle", false);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- PROXY header */
+static const struct preface_case {
+	const char *name, *text;
+	const char *reason; /* NULL: no line */
+} prefaces[] = {
+	{ "proxy_protocol: nothing comes", "", NULL },
+	{ "proxy_protocol: half a header v1", "PROXY TCP4 10.", "proxy_protocol_error" },
+	{ "proxy_protocol: half a header v2", "\r\n\r\n", "proxy_protocol_error" },
+};
+
+static void a_preface(void **state)
+{
+	const struct preface_case *p = *state;
+	struct knobs k = { .web = ", proxy_protocol: { from: [10.9.0.0/16], timeout: 4s }" };
+	struct scene sc;
+
+	scene_open(&sc, &k);
+	call(&sc, p->text);
+	must_ring(&sc, sc.c->eof, 4000);
+	assert_int_equal(sc.c->n_got, 0);
+	if (p->reason) {
+		const char *line = world_line(&sc.w);
+
+		assert_string_equal(world_logged(line, "kind"), "refused");
+		assert_string_equal(world_logged(line, "reason"), p->reason);
+	}
+	sc.c = NULL;
+	scene_ask(&sc, "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" GET);
+	scene_says(&sc, OKAY);
+	assert_string_equal(world_logged(world_line(&sc.w), "client"), "192.0.2.1");
+	scene_close(&sc);
+}
+
+static void keep_alive_runs_behind_a_proxy_header(void **state)
+{
+	struct knobs k = { .web = ", proxy_protocol: { from: [10.9.0.0/16] }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_call(&sc, "PROXY TCP4");
+	world_pass(&sc.w, SECONDS(2));
+	call(&sc, " 192.0.2.1 192.0.2.2 1 2\r\n");
+	must_ring(&sc, sc.c->eof, 75000);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- lingering */
+static void an_early_answer(struct scene *sc)
+{
+	scene_call(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 99999999999\r\n\r\n");
+	run_until(&sc->w, sc->c->eof);
+	scene_page(sc, 413, true);
+	scene_log(sc, "413", "body_too_large", true);
+	world_mark(&sc->w);
+}
+
+static void poke(void *arg)
+{
+	struct scene *sc = arg;
+
+	if (sc->c->reset)
+		return;
+	world_say(sc->c, "x");
+	sim_at(sc->w.sim, 500, poke, sc);
+}
+
+static void lingering_ends_after_two_seconds(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	an_early_answer(&sc);
+	poke(&sc);
+	must_ring(&sc, sc.c->reset, 1999); /* the page took 100 us to come here */
+	assert_int_equal(sim_sockets(sc.w.sim), DOORS);
+	scene_close(&sc);
+}
+
+static void lingering_ends_after_64_kib(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	an_early_answer(&sc);
+	sim_say(sc.c, bulk, 65536);
+	world_pass(&sc.w, SECONDS(1));
+	assert_int_equal(sim_unsaid(sc.c), 0);
+	assert_false(sc.c->reset);
+	sim_say(sc.c, bulk, 1);
+	world_pass(&sc.w, 10000);
+	assert_int_equal(sim_sockets(sc.w.sim), DOORS);
+	sim_say(sc.c, bulk, 1);
+	run_until(&sc.w, sc.c->reset);
+	scene_close(&sc);
+}
+
+static void lingering_ends_with_the_client(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	an_early_answer(&sc);
+	world_say(sc.c, "0123456789");
+	sim_fin(sc.c);
+	world_pass(&sc.w, 1000);
+	assert_int_equal(sim_sockets(sc.w.sim), DOORS);
+	assert_false(sc.c->reset);
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- all of them */
+#define MANY(array, fn)                                                                    \
+	do {                                                                               \
+		for (size_t i = 0; i < ARRAY_LEN(array); i++)                              \
+			tests[n++] = (struct CMUnitTest){ (array)[i].name, fn, NULL, NULL, \
+							  (void *)&(array)[i] };           \
+	} while (0)
+
 int main(void)
 {
-	struct CMUnitTest tests[ARRAY_LEN(rows)];
+	static const struct CMUnitTest singles[] = {
+		cmocka_unit_test(empty_lines_do_not_prolong_keep_alive),
+		cmocka_unit_test(keep_alive_runs_when_the_rest_of_a_body_is_read_away),
+		cmocka_unit_test(the_rest_of_a_body_has_request_idle),
+		cmocka_unit_test(a_client_held_up_by_the_server_is_not_blamed),
+		cmocka_unit_test(a_server_held_up_by_the_client_is_not_blamed),
+		cmocka_unit_test(after_connect_another_server_is_tried),
+		cmocka_unit_test(each_server_has_its_own_connect),
+		cmocka_unit_test(an_ejected_server_is_out_for_exactly_that_long),
+		cmocka_unit_test(the_last_server_is_never_ejected),
+		cmocka_unit_test(the_latest_request_says_how_long_a_connection_is_kept),
+		cmocka_unit_test(total_cuts_an_answer_under_way),
+		cmocka_unit_test(total_begins_with_the_first_byte_of_the_head),
+		cmocka_unit_test(total_covers_all_tries),
+		cmocka_unit_test(total_is_over_when_a_tunnel_runs),
+		cmocka_unit_test(keep_alive_runs_behind_a_proxy_header),
+		cmocka_unit_test(lingering_ends_after_two_seconds),
+		cmocka_unit_test(lingering_ends_after_64_kib),
+		cmocka_unit_test(lingering_ends_with_the_client),
+	};
+	struct CMUnitTest tests[ARRAY_LEN(rows) + ARRAY_LEN(rates) + ARRAY_LEN(reuses) +
+				ARRAY_LEN(prefaces) + ARRAY_LEN(singles)];
+	size_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		tests[i] = (struct CMUnitTest){ rows[i].name, a_row, NULL, NULL, (void *)&rows[i] };
+	MANY(rows, a_row);
+	MANY(rates, a_rate);
+	MANY(reuses, a_reuse);
+	MANY(prefaces, a_preface);
+	memcpy(tests + n, singles, sizeof(singles));
 	return cmocka_run_group_tests_name("timeouts", tests, world_group_setup,
 					   world_group_teardown);
 }
