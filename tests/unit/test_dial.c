@@ -548,13 +548,131 @@ static void the_most_telling_failure_is_told(void **state)
 	assert_int_equal(rig_open(r), 0);
 }
 
+/* --- somebody counts the sockets --- */
+struct counter {
+	struct hold hold;
+	unsigned let_go;
+};
+
+static void on_let_go(struct hold *h, struct loop *l)
+{
+	(void)l;
+	container_of(h, struct counter, hold)->let_go++;
+}
+
+/* The link has it, until its descriptor is closed. */
+static void the_link_takes_the_hold(void **state)
+{
+	CALL(c, state);
+	struct counter n = { .hold = { on_let_go } };
+	uint16_t port;
+	int l = rig_listen(&port), peer;
+	char byte;
+
+	c.p.hold = &n.hold;
+	to_literal(&c, "127.0.0.1", port);
+	finish(&c);
+	assert_ptr_equal(c.l->hold, &n.hold);
+	peer = accept(l, NULL, NULL);
+	assert_true(peer >= 0);
+	link_read(c.l);
+	loop_turn(r->loop, 0);
+	link_close(&c.l);
+	assert_int_equal(n.let_go, 0);
+	rig_until(r, n.let_go == 1);
+	assert_int_equal(recv(peer, &byte, 1, MSG_DONTWAIT), 0); /* FIN is there */
+	close(peer);
+	close(l);
+	call_close(&c);
+	assert_int_equal(n.let_go, 1);
+}
+
+static void a_failed_dial_lets_go(void **state)
+{
+	CALL(c, state);
+	struct counter n = { .hold = { on_let_go } };
+
+	c.p.hold = &n.hold;
+	to_literal(&c, "127.0.0.1", closed_port());
+	finish(&c);
+	assert_int_equal(n.let_go, 1);
+	c.p.literal = false;
+	c.dns = -ENOENT;
+	c.calls = 0;
+	to_name(&c, "none.test", 1);
+	finish(&c);
+	assert_int_equal(n.let_go, 2);
+	call_close(&c);
+}
+
+/* Never two sockets at once: the address that hangs is dropped when its share is over. */
+static void a_hanging_address_is_dropped_first(void **state)
+{
+	CALL(c, state);
+	struct counter n = { .hold = { on_let_go } };
+	uint16_t port;
+	int fill[3], hang = full_listener(&port, fill);
+	struct sockaddr_in in = rig_loopback(port);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), before;
+
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	assert_int_equal(bind(l, (struct sockaddr *)&in, sizeof(in)), 0);
+	assert_int_equal(listen(l, 4), 0);
+	c.p.hold = &n.hold;
+	c.p.timeout_ms = 1000;
+	has(&c, "127.0.0.1");
+	has(&c, "127.0.0.2");
+	to_name(&c, "two.test", port);
+	rig_until(r, !c.d || c.judged[0]);
+	before = rig_count_fds();
+	while (!c.calls) {
+		loop_turn(r->loop, 5);
+		assert_true(rig_count_fds() <= before);
+	}
+	finish(&c);
+	assert_non_null(c.l);
+	assert_true(c.result.connect_us >= 500000);
+	assert_int_equal(n.let_go, 0);
+	link_close(&c.l);
+	rig_until(r, n.let_go == 1);
+	close(l);
+	full_listener_close(hang, fill);
+	call_close(&c);
+}
+
+/* Cancelled while it hangs, or while what was dropped has not gone: once, when the socket has. */
+static void a_cancelled_dial_lets_go_later(void **state)
+{
+	CALL(c, state);
+	struct counter n = { .hold = { on_let_go } };
+	uint16_t port;
+	int fill[3], hang = full_listener(&port, fill);
+
+	c.p.hold = &n.hold;
+	to_literal(&c, "127.0.0.1", port);
+	dial_cancel(&c.d); /* before its socket is made */
+	assert_int_equal(n.let_go, 1);
+	start(&c);
+	rig_until(r, c.judged[0]);
+	dial_cancel(&c.d);
+	assert_int_equal(n.let_go, 1);
+	rig_until(r, n.let_go == 2);
+	full_listener_close(hang, fill);
+	call_close(&c);
+	assert_int_equal(n.let_go, 2);
+}
+
 static void no_memory_is_said_at_once(void **state)
 {
 	CALL(c, state);
+	struct counter n = { .hold = { on_let_go } };
 
 	r->budget.max = 0;
 	c.p.literal = true;
 	assert_null(dial_start(&c.p));
+	c.p.hold = &n.hold;
+	assert_null(dial_start(&c.p));
+	assert_int_equal(n.let_go, 1);
 	r->budget.max = 256u << 20;
 	call_close(&c);
 }
@@ -579,6 +697,10 @@ int main(void)
 		RIG_TEST(cancelling_at_every_moment),
 		RIG_TEST(failures_have_their_reason),
 		RIG_TEST(the_most_telling_failure_is_told),
+		RIG_TEST(the_link_takes_the_hold),
+		RIG_TEST(a_failed_dial_lets_go),
+		RIG_TEST(a_hanging_address_is_dropped_first),
+		RIG_TEST(a_cancelled_dial_lets_go_later),
 		RIG_TEST(no_memory_is_said_at_once),
 	};
 
