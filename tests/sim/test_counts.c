@@ -47,8 +47,10 @@ static unsigned all_ends(struct world *w)
 
 static struct sim_peer *served(struct world *w)
 {
-	struct sim_peer *c = world_call(w, WEB);
+	struct sim_peer *c;
 
+	world_pass(w, SECONDS(2)); /* no pooled connection is left */
+	c = world_call(w, WEB);
 	world_say(c, GET);
 	w->server = NULL;
 	run_until(w, w->server && world_head(w->server));
@@ -85,7 +87,6 @@ static void outside_a_request(void **state)
 	sim_fin(c);
 	run_until(&w, c->eof);
 	assert_counted(&w, "peer_closed", 1, 3);
-	world_pass(&w, SECONDS(2));
 	c = served(&w);
 	answered(&w, c, OKAY);
 	sim_reset(c);
@@ -117,6 +118,7 @@ static void with_a_request(void **state)
 	assert_int_equal(all_ends(&w), 0);
 	c = served(&w);
 	sim_reset(c);
+	run_until(&w, w.server->reset);
 	(void)world_line(&w);
 	assert_counted(&w, "client_abort", 1, 1);
 	c = world_call(&w, WEB);
