@@ -440,6 +440,10 @@ static bool read_head(struct h1_conn *c, struct exchange *x)
 	char *text;
 	int32_t n = h1_reader_head(&c->r, c->c.loop, &x->arena, H1_REQUEST, &lim, &text);
 
+	if (n == 0 && c->eof) {
+		exchange_cut(x, why(WHY_CLIENT_ABORT));
+		return false;
+	}
 	if (n == 0) {
 		if (c->paused) /* since the request before it: what was read ahead has run out */
 			read_more(c);
@@ -515,6 +519,8 @@ static void read_body(struct h1_conn *c, struct exchange *x)
 		read_less(c);
 	else if (rc == H1_COMPLETE)
 		c->dl.recv_ms = 0;
+	else if (c->eof)
+		exchange_cut(x, why(WHY_CLIENT_ABORT));
 	else if (too_slow(c, x))
 		exchange_refuse(x, why(WHY_REQUEST_IDLE), NULL);
 	else if (c->paused)
