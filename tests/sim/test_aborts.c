@@ -553,19 +553,470 @@ static void a_row(void **state)
 	scene_close(&sc);
 }
 
+/* ---------------------------------------------------------------- dead in the pool */
+static const struct again {
+	const char *name;
+	const char *request;
+	const char *first; /* of an answer, before it dies; NULL: no byte */
+	bool repeated;
+} agains[] = {
+	{ "again: GET", GET, NULL, true },
+	{ "again: HEAD", "HEAD / HTTP/1.1\r\nHost: s\r\n\r\n", NULL, true },
+	{ "again: DELETE", "DELETE / HTTP/1.1\r\nHost: s\r\n\r\n", NULL, true },
+	{ "again: PUT without a body", "PUT / HTTP/1.1\r\nHost: s\r\nContent-Length: 0\r\n\r\n",
+	  NULL, true },
+	{ "once: PUT, its body taken", "PUT / HTTP/1.1\r\nHost: s\r\nContent-Length: 3\r\n\r\nabc",
+	  NULL, false },
+	{ "once: POST", "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 0\r\n\r\n", NULL, false },
+	{ "once: PATCH", "PATCH / HTTP/1.1\r\nHost: s\r\nContent-Length: 0\r\n\r\n", NULL, false },
+	{ "once: GET, a byte of its answer had come", GET, "H", false },
+	{ "once: GET, an interim answer had come", GET, "HTTP/1.1 103 Early\r\n\r\n", false },
+};
+
+static void die(struct scene *sc, enum event how)
+{
+	if (how == SERVER_FIN)
+		sim_fin(sc->s);
+	else
+		sim_reset(sc->s);
+}
+
+/* The request has come to a connection that had served one before; that one dies then. */
+static void dies_in_the_pool(const struct again *a, enum event how)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+	const char *line;
+
+	scene_open(&sc, &k);
+	idle(&sc);
+	scene_ask(&sc, a->request);
+	world_eat_all(sc.s);
+	if (a->first) {
+		world_say(sc.s, "%s", a->first);
+		world_pass(&sc.w, 10000);
+		world_eat_all(sc.c);
+	}
+	die(&sc, how);
+	if (a->repeated) {
+		run_until(&sc.w, scene_asked(&sc));
+		assert_int_equal(sc.n_served, 2);
+		world_eat_all(sc.s);
+		scene_says(&sc, strncmp(a->request, "HEAD", 4) != 0
+					? OKAY
+					: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+		assert_int_equal(world_head(sc.c), 200);
+	} else {
+		run_until(&sc.w, world_head(sc.c));
+		scene_page(&sc, 502, false);
+		assert_int_equal(sc.n_served, 1);
+	}
+	line = world_line(&sc.w);
+	assert_string_equal(world_logged(line, "attempts"), "1");
+	assert_string_equal(world_logged(line, "reused"), a->repeated ? "false" : "true");
+	assert_string_equal(world_logged(line, "reason"),
+			    a->repeated ? "" : "connection_terminated");
+	world_eat_all(sc.c);
+	scene_round(&sc);
+	scene_close(&sc);
+}
+
+static void an_again(void **state)
+{
+	dies_in_the_pool(*state, SERVER_FIN);
+	dies_in_the_pool(*state, SERVER_RST);
+}
+
+static void a_fresh_connection_that_dies_is_the_end(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	idle(&sc);
+	awaiting(&sc);
+	sim_reset(sc.s);
+	run_until(&sc.w, scene_asked(&sc));
+	world_eat_all(sc.s);
+	sim_reset(sc.s);
+	run_until(&sc.w, world_head(sc.c));
+	scene_page(&sc, 502, false);
+	scene_log(&sc, "502", "connection_terminated", true);
+	assert_int_equal(sc.n_served, 2);
+	scene_close(&sc);
+}
+
+/* The server's FIN and the next request cross. */
+static void a_fin_that_crosses_the_request_costs_nothing(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	for (int64_t lead = -300; lead <= 300; lead += 50) {
+		world_context("lead %lld us", (long long)lead);
+		scene_open(&sc, &k);
+		idle(&sc);
+		if (lead < 0) {
+			scene_call(&sc, GET);
+			world_pass(&sc.w, (uint64_t)-lead);
+			sim_fin(sc.s);
+		} else {
+			sim_fin(sc.s);
+			world_pass(&sc.w, (uint64_t)lead);
+			scene_call(&sc, GET);
+		}
+		world_pass(&sc.w, 10000);
+		world_eat_all(sc.served[0].peer);
+		run_until(&sc.w, scene_asked(&sc));
+		scene_says(&sc, OKAY);
+		scene_log(&sc, "200", "", true);
+		scene_close(&sc);
+	}
+}
+
+/* ---------------------------------------------------------------- pipelined */
+static void behind_a_cut_answer_nothing_is_served(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_ask(&sc, GET "GET /2 HTTP/1.1\r\nHost: s\r\n\r\n");
+	world_eat_all(sc.s);
+	scene_says(&sc, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n01");
+	sim_fin(sc.s);
+	run_until(&sc.w, sc.c->eof || sc.c->reset);
+	scene_log(&sc, "200", "http_response_incomplete", false);
+	world_pass(&sc.w, SECONDS(1));
+	assert_int_equal(sc.n_served, 1);
+	scene_close(&sc);
+}
+
+static void behind_a_page_the_next_request_is_served(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_ask(&sc, GET "GET /2 HTTP/1.1\r\nHost: s\r\n\r\n");
+	world_eat_all(sc.s);
+	sim_fin(sc.s);
+	run_until(&sc.w, world_head(sc.c) == 502 && scene_asked(&sc));
+	assert_true(strncmp((char *)sc.s->got, "GET /2 ", 7) == 0);
+	world_eat_all(sc.s);
+	world_eat_all(sc.c);
+	scene_says(&sc, OKAY);
+	scene_log(&sc, "502", "connection_terminated", true);
+	scene_log(&sc, "200", "", true);
+	scene_close(&sc);
+}
+
+static void behind_a_reset_nothing_was_asked(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_ask(&sc, GET GET);
+	sim_reset(sc.c);
+	run_until(&sc.w, sc.s->reset);
+	scene_log(&sc, "499", "client_abort", false);
+	world_pass(&sc.w, SECONDS(1));
+	assert_int_equal(sc.n_served, 1);
+	scene_close(&sc);
+}
+
+static void all_that_a_half_closed_client_has_asked_is_answered(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_call(&sc, GET GET GET);
+	sim_fin(sc.c);
+	for (int i = 0; i < 3; i++) {
+		run_until(&sc.w, scene_asked(&sc));
+		world_eat_all(sc.s);
+		scene_says(&sc, OKAY);
+		if (i < 2)
+			assert_null(world_field(sc.c, "Connection"));
+		else
+			assert_string_equal(world_field(sc.c, "Connection"), "close");
+		world_eat_all(sc.c);
+		scene_log(&sc, "200", "", true);
+	}
+	run_until(&sc.w, sc.c->eof);
+	scene_close(&sc);
+}
+
+/* The client's FIN came while the request before was served: no more of this one can come. */
+static void half_a_request_behind_a_whole_one_is_an_abort(void **state)
+{
+	static const char *const halves[] = {
+		GET "GET / HT",
+		GET "PUT / HTTP/1.1\r\nHost: s\r\nContent-Length: 3\r\n\r\n01",
+		GET "PUT / HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n01",
+	};
+	struct scene sc;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(halves); i++) {
+		world_context("half %zu", i);
+		scene_open(&sc, NULL);
+		scene_ask(&sc, halves[i]);
+		world_eat_all(sc.s);
+		sim_fin(sc.c);
+		world_pass(&sc.w, SECONDS(1));
+		world_mark(&sc.w);
+		scene_says(&sc, OKAY);
+		scene_log(&sc, "200", "", true);
+		must_ring(&sc, sc.c->reset, 0);
+		scene_log(&sc, "499", "client_abort", false);
+		scene_close(&sc);
+	}
+}
+
+/* ---------------------------------------------------------------- half_close: abort */
+static void half_close_may_be_an_abort(void **state)
+{
+	static const struct stage *const stages[] = { &awaiting_stage, &after_103_stage,
+						      &connecting_stage, &half_an_answer_stage };
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"",
+			   .more = "client_half_close: abort" };
+	struct scene sc;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
+		world_context("%s", stages[i]->name);
+		scene_open(&sc, &k);
+		stages[i]->reach(&sc);
+		happen(&sc, CLIENT_FIN);
+		run_until(&sc.w, sc.c->reset && (!sc.s || sc.s->reset));
+		world_must(&sc.w, world_ms(&sc.w) <= 1);
+		scene_log(&sc, stages[i] == &half_an_answer_stage ? "200" : "499", "client_abort",
+			  false);
+		scene_serves(&sc);
+		scene_close(&sc);
+	}
+}
+
+/* ---------------------------------------------------------------- never the server's fault */
+/* A server that is left out shows: the other one gets all. */
+static void assert_both_serve(struct scene *sc)
+{
+	unsigned n[2] = { 0, 0 };
+
+	for (int i = 0; i < 4; i++) {
+		sc->c = world_call(&sc->w, WEB);
+		scene_round(sc);
+		n[sc->at - 1]++;
+		sim_fin(sc->c);
+		run_until(&sc->w, sc->c->eof);
+	}
+	assert_int_equal(n[0], 2);
+	assert_int_equal(n[1], 2);
+}
+
+static void nothing_but_a_failed_connect_counts_against_a_server(void **state)
+{
+	static const struct {
+		const struct stage *stage;
+		enum event event;
+	} tries[] = {
+		{ &connecting_stage, CLIENT_RST },     { &awaiting_stage, CLIENT_RST },
+		{ &half_a_body_stage, CLIENT_RST },    { &half_an_answer_stage, CLIENT_RST },
+		{ &awaiting_stage, SERVER_RST },       { &half_an_answer_head_stage, SERVER_FIN },
+		{ &half_an_answer_stage, SERVER_RST },
+	};
+	struct knobs k = { .upstream = ", eject: { failures: 1, time: 1h }" };
+	struct scene sc;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(tries); i++) {
+		world_context("%s, %s", tries[i].stage->name, event_names[tries[i].event]);
+		scene_open(&sc, &k);
+		if (tries[i].stage == &connecting_stage)
+			scene_server(&sc, 2, SIM_SILENT);
+		for (int n = 0; n < 2; n++) { /* each server once */
+			sc.c = sc.s = NULL;
+			tries[i].stage->reach(&sc);
+			happen(&sc, tries[i].event);
+			world_pass(&sc.w, 10000);
+			if (!sc.c->gone) {
+				sim_reset(sc.c);
+				world_pass(&sc.w, 10000);
+			}
+			(void)world_line(&sc.w);
+		}
+		scene_server(&sc, 1, SIM_ACCEPTS);
+		scene_server(&sc, 2, SIM_ACCEPTS);
+		assert_both_serve(&sc);
+		scene_close(&sc);
+	}
+}
+
+/* ---------------------------------------------------------------- drain */
+/* Readiness has turned: what comes is served, and told to go elsewhere. */
+static void draining_serves_and_says_close(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	idle(&sc);
+	service_drain(sc.w.service);
+	world_pass(&sc.w, SECONDS(1));
+	assert_false(sc.c->eof);      /* an idle client may still ask */
+	assert_true(sc.s->eof);       /* an idle server will not be asked */
+	for (int i = 0; i < 2; i++) { /* on the old connection, on a new one */
+		scene_ask(&sc, GET);
+		world_eat_all(sc.s);
+		scene_says(&sc, OKAY);
+		assert_string_equal(world_field(sc.c, "Connection"), "close");
+		run_until(&sc.w, sc.c->eof && sc.s->eof);
+		scene_log(&sc, "200", "", true);
+		sc.c = NULL;
+	}
+	scene_close(&sc);
+}
+
+static void stopping_resets_who_comes_late(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	awaiting(&sc);
+	world_stop(&sc.w);
+	world_pass(&sc.w, SECONDS(1));
+	assert_true(sc.w.closed); /* though a request is still awaited */
+	assert_true(world_call(&sc.w, WEB) != NULL);
+	world_pass(&sc.w, SECONDS(1));
+	assert_false(sc.w.ended);
+	scene_says(&sc, OKAY);
+	scene_log(&sc, "200", "", true);
+	scene_close(&sc);
+}
+
+/* Pipelined requests behind the one at hand are not begun any more. */
+static void stopping_ends_after_the_answer_at_hand(void **state)
+{
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, NULL);
+	scene_ask(&sc, GET GET);
+	world_eat_all(sc.s);
+	world_stop(&sc.w);
+	world_pass(&sc.w, SECONDS(1));
+	scene_says(&sc, OKAY);
+	assert_string_equal(world_field(sc.c, "Connection"), "close");
+	run_until(&sc.w, sc.c->eof);
+	scene_log(&sc, "200", "", true);
+	assert_int_equal(sc.n_served, 1);
+	scene_close(&sc);
+}
+
+static void cutting_leaves_out_no_preface(void **state)
+{
+	struct knobs k = { .web = ", proxy_protocol: { from: [10.9.0.0/16], timeout: 1h }" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_call(&sc, "PROXY");
+	world_pass(&sc.w, 10000);
+	world_stop(&sc.w);
+	world_pass(&sc.w, SECONDS(1));
+	assert_false(sc.c->eof);
+	(void)service_cut(sc.w.service);
+	run_until(&sc.w, sc.c->eof);
+	assert_string_equal(world_logged(world_line(&sc.w), "reason"), "shutdown");
+	scene_close(&sc);
+}
+
+/* ---------------------------------------------------------------- the wall clock */
+static time_t date_of(const struct scene *sc)
+{
+	struct tm tm;
+	const char *date = world_field(sc->c, "Date");
+
+	memset(&tm, 0, sizeof(tm));
+	assert_non_null(date);
+	assert_non_null(strptime(date, "%a, %d %b %Y %H:%M:%S GMT", &tm));
+	return timegm(&tm);
+}
+
+/* In the middle of a request the clock is set by hours: no timeout moves, and Date and the log
+ * follow at once. */
+static void a_clock_that_jumps_moves_no_timeout(void **state)
+{
+	static const int64_t hours[] = { 5, -5, 24 * 365, -24 * 365 };
+	struct scene sc;
+	time_t before, after;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(hours); i++) {
+		world_context("%lld hours", (long long)hours[i]);
+		scene_open(&sc, NULL);
+		scene_call(&sc, "GET / HTTP/1.1\r\n\r\n"); /* no Host: a page of our own */
+		run_until(&sc.w, sc.c->eof);
+		before = date_of(&sc);
+		scene_log(&sc, "400", "http_request_error:host_missing", true);
+		sc.c = NULL;
+		world_mark(&sc.w);
+		awaiting(&sc);
+		world_pass(&sc.w, SECONDS(30));
+		sim_set_wall(sc.w.sim, (int64_t)HOURS(1) * hours[i]);
+		must_ring(&sc, world_head(sc.c), 60000);
+		after = date_of(&sc);
+		assert_true(after - before >= hours[i] * 3600 + 60 &&
+			    after - before <= hours[i] * 3600 + 61);
+		scene_log(&sc, "504", "http_response_timeout", true);
+		world_eat_all(sc.c);
+		world_mark(&sc.w);
+		sim_set_wall(sc.w.sim, -(int64_t)HOURS(1) * hours[i]);
+		must_ring(&sc, sc.c->eof, 75000);
+		scene_close(&sc);
+	}
+}
+
 /* ---------------------------------------------------------------- all of them */
 int main(void)
 {
-	static const struct CMUnitTest singles[] = {};
+	static const struct CMUnitTest singles[] = {
+		cmocka_unit_test(a_fresh_connection_that_dies_is_the_end),
+		cmocka_unit_test(a_fin_that_crosses_the_request_costs_nothing),
+		cmocka_unit_test(behind_a_cut_answer_nothing_is_served),
+		cmocka_unit_test(behind_a_page_the_next_request_is_served),
+		cmocka_unit_test(behind_a_reset_nothing_was_asked),
+		cmocka_unit_test(all_that_a_half_closed_client_has_asked_is_answered),
+		cmocka_unit_test(half_a_request_behind_a_whole_one_is_an_abort),
+		cmocka_unit_test(half_close_may_be_an_abort),
+		cmocka_unit_test(nothing_but_a_failed_connect_counts_against_a_server),
+		cmocka_unit_test(draining_serves_and_says_close),
+		cmocka_unit_test(stopping_resets_who_comes_late),
+		cmocka_unit_test(stopping_ends_after_the_answer_at_hand),
+		cmocka_unit_test(cutting_leaves_out_no_preface),
+		cmocka_unit_test(a_clock_that_jumps_moves_no_timeout),
+	};
 	static char names[ARRAY_LEN(rows)][80];
-	struct CMUnitTest tests[ARRAY_LEN(rows) + ARRAY_LEN(singles)];
+	struct CMUnitTest tests[ARRAY_LEN(rows) + ARRAY_LEN(agains) + ARRAY_LEN(singles)];
+	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		snprintf(names[i], sizeof(names[i]), "%s: %s", rows[i].stage->name,
 			 event_names[rows[i].event]);
-		tests[i] = (struct CMUnitTest){ names[i], a_row, NULL, NULL, (void *)&rows[i] };
+		tests[n++] = (struct CMUnitTest){ names[i], a_row, NULL, NULL, (void *)&rows[i] };
 	}
-	memcpy(tests + ARRAY_LEN(rows), singles, sizeof(singles));
+	for (size_t i = 0; i < ARRAY_LEN(agains); i++)
+		tests[n++] = (struct CMUnitTest){ agains[i].name, an_again, NULL, NULL,
+						  (void *)&agains[i] };
+	memcpy(tests + n, singles, sizeof(singles));
 	return cmocka_run_group_tests_name("aborts", tests, world_group_setup,
 					   world_group_teardown);
 }
