@@ -286,6 +286,8 @@ void sim_room_again(struct sim_wire *w)
 void sim_say(struct sim_peer *p, const void *bytes, size_t n)
 {
 	must(!p->fin && !p->gone);
+	if (n == 0)
+		return;
 	p->out = sim_grown(p->out, p->out_at + p->n_out + n, &p->room_out, 1);
 	memcpy(p->out + p->out_at + p->n_out, bytes, n);
 	p->n_out += n;
