@@ -3,7 +3,7 @@
  *
  * The table has one row per situation in which a timeout runs.  Each row is tried with the
  * timeout's default, after a movement that begins it anew, with other values from the top level, a
- * listener and the route (the nearest wins), and switched off. */
+ * listener and the route (the nearest wins), and switched off; and while the wall clock jumps. */
 #include "scene.h"
 
 #include <stdio.h>
@@ -37,7 +37,8 @@ struct row {
 	const char *status, *reason; /* of the log; NULL: no line */
 	bool complete;
 	uint64_t slack_ms;
-	uint64_t off_ms; /* rings all the same then, when switched off */
+	void (*after)(struct scene *); /* ends what else is under way; NULL: nothing is */
+	uint64_t off_ms;               /* rings all the same then, when switched off */
 };
 
 /* ---------------------------------------------------------------- situations */
@@ -275,6 +276,22 @@ static void a_half_closed_tunnel(struct scene *sc)
 	run_until(&sc->w, sc->c->eof);
 }
 
+/* Another client has the server's only connection. */
+static void all_are_busy(struct scene *sc)
+{
+	scene_ask(sc, GET);
+	world_eat_all(sc->s);
+	sc->c = NULL;
+	call(sc, GET);
+}
+
+static void answer_the_busy_one(struct scene *sc)
+{
+	world_say(sc->s, OKAY);
+	world_pass(&sc->w, 10000);
+	scene_log(sc, "200", "", true);
+}
+
 /* ---------------------------------------------------------------- movements */
 static void client_says_one(struct scene *sc)
 {
@@ -306,6 +323,7 @@ static void server_takes_some(struct scene *sc)
 #define LOGGED_CUT(s, r)   .status = (s), .reason = (r)
 #define AT_ANY_RATE        .more = "limits: { body_rate_min: off }"
 #define NOTHING_ELSE       "connect: off, first_byte: off, "
+#define ONE_CONNECTION     .servers = "{ url: \"http://" SERVER_1 ":80\", max_connections: 1 }"
 #define ONE_SERVER         .servers = "\"http://" SERVER_1 ":80\""
 
 static const struct row rows[] = {
@@ -397,6 +415,9 @@ static const struct row rows[] = {
 	{ "tunnel_idle: 101, the server moves", "tunnel_idle", 3600000, ALL, .reach = a_switch,
 	  .move = server_says_one, .client = C_RST, .server = S_RST,
 	  LOGGED_CUT("101", "tunnel_idle") },
+	{ "queue: the only connection is taken", "first_byte: off, queue", 10000, ALL,
+	  .reach = all_are_busy, .after = answer_the_busy_one, .knobs = { ONE_CONNECTION },
+	  .client = C_KEEPS, LOGGED_WHOLE("503", "queue_timeout") },
 	{ "total: no answer", NOTHING_ELSE "total", 0, ALL, .reach = no_answer, .client = C_CLOSES,
 	  .server = S_RST, LOGGED_WHOLE("504", "total_timeout") },
 	{ "total: the server cannot be reached", NOTHING_ELSE "total", 0, ALL,
@@ -452,11 +473,12 @@ static void look_at_server(struct scene *sc, const struct row *r)
 
 static void goes_on(struct scene *sc, const struct row *r)
 {
+	if (r->after)
+		r->after(sc);
 	world_eat_all(sc->c);
-	if (r->client == C_KEEPS || r->client == C_STAYS) {
-		sc->door == WEB ? scene_server(sc, 1, SIM_ACCEPTS) : (void)0;
-		if (sc->door == WEB)
-			scene_round(sc);
+	if ((r->client == C_KEEPS || r->client == C_STAYS) && sc->door == WEB) {
+		scene_server(sc, 1, SIM_ACCEPTS);
+		scene_round(sc);
 	}
 	scene_serves(sc);
 }
@@ -507,6 +529,26 @@ static void ring_after_movements(const struct row *r, uint64_t ms)
 	scene_close(&sc);
 }
 
+/* The wall clock is set by hours, forward and back. */
+static void ring_while_the_clock_jumps(const struct row *r, uint64_t ms)
+{
+	struct scene sc;
+
+	scene_open(&sc, &r->knobs);
+	sc.door = r->door;
+	r->reach(&sc);
+	sim_set_wall(sc.w.sim, (int64_t)HOURS(7));
+	world_pass(&sc.w, ms * 1000 / 3);
+	sim_set_wall(sc.w.sim, -(int64_t)HOURS(11));
+	must_ring_within(&sc, client_ended(&sc, r->client), ms,
+			 r->slack_ms ? r->slack_ms : SLACK_MS);
+	if (r->status)
+		scene_log(&sc, r->status, r->reason, r->complete);
+	if (r->after)
+		r->after(&sc);
+	scene_close(&sc);
+}
+
 static void never_ring(const struct row *r)
 {
 	struct scene sc;
@@ -526,6 +568,8 @@ static void never_ring(const struct row *r)
 	world_pass(&sc.w, SECONDS(1));
 	if (r->status)
 		(void)world_line(&sc.w);
+	if (r->after)
+		r->after(&sc);
 	scene_close(&sc);
 }
 
@@ -558,6 +602,10 @@ static void a_row(void **state)
 	if (r->ms) {
 		world_context("by default");
 		ring(r, &r->knobs, r->ms);
+	}
+	if (r->ms) {
+		world_context("while the clock jumps");
+		ring_while_the_clock_jumps(r, r->ms);
 	}
 	if (r->ms && r->move) {
 		world_context("after movements");
