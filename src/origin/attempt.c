@@ -140,29 +140,20 @@ static const struct end_ops attempt_end = { .name = "attempt",
 					    .on_cut = on_cut,
 					    .dump = dump_end };
 
-bool attempt_repeatable(const struct exchange *x)
+static bool from_pool(const struct attempt_params *p)
 {
-	return method_idempotent((enum method)x->req.head->method) &&
-	       x->req.head->body == BODY_NONE;
-}
+	struct origin_shard *s = origin_shard(p->x->loop);
+	struct upconn *u = pool_unpin(p->x->pin, p->group);
 
-void attempt_on(const struct attempt_params *p, struct upconn *u)
-{
-	p->t->result = (struct client_result){ 0 };
+	if (!u && !p->t->fresh)
+		u = pool_get(s, p->group, attempt_idle_max_ms(p->x), &p->t->policy);
+	if (!u)
+		return false;
 	p->t->reused = true;
 	if (p->t->live)
-		metric_add(origin_shard(p->x->loop)->p.cells, p->t->live->slot_reuse, 1);
+		metric_add(s->p.cells, p->t->live->slot_reuse, 1);
 	begin_on(u, p->x, p->t, &p->job);
-}
-
-static struct upconn *from_pool(const struct attempt_params *p)
-{
-	struct upconn *u = pool_unpin(p->x->pin, p->group);
-	uint32_t idle_max_ms = attempt_repeatable(p->x) ? UINT32_MAX : UNSAFE_IDLE_MS;
-
-	if (u || p->t->fresh)
-		return u;
-	return pool_get(origin_shard(p->x->loop), p->group, idle_max_ms, &p->t->policy);
+	return true;
 }
 
 static bool judge(void *arg, const struct addr *address)
@@ -194,20 +185,15 @@ static bool start_dial(struct attempt *a, const struct attempt_params *p)
 
 void attempt_begin(const struct attempt_params *p)
 {
-	struct upconn *u = from_pool(p);
-
-	if (u)
-		attempt_on(p, u);
-	else
-		attempt_dial(p);
-}
-
-void attempt_dial(const struct attempt_params *p)
-{
-	struct attempt *a = slab_get(&origin_shard(p->x->loop)->attempts);
+	struct origin_shard *s = origin_shard(p->x->loop);
+	struct attempt *a;
 
 	p->t->reused = false;
 	p->t->result = (struct client_result){ 0 };
+	if (!p->hold && from_pool(p))
+		return;
+	must(p->hold || !p->t->live || !p->t->live->quota); /* the limit */
+	a = slab_get(&s->attempts);
 	if (!a) {
 		if (p->hold)
 			p->hold->let_go(p->hold, p->x->loop);

@@ -153,8 +153,8 @@ static int pick(struct origin_shard *s, const struct choice *c)
 	}
 }
 
-const struct server_conf *balance_pick(struct origin_shard *s, const struct upstream_conf *u,
-				       uint64_t passed_over)
+static inline __attribute__((always_inline)) const struct server_conf *pick_from(
+	struct origin_shard *s, const struct upstream_conf *u, uint64_t passed_over)
 {
 	struct choice c = { .u = u, .passed_over = passed_over, .now_ms = loop_now_ms(s->p.loop) };
 	int i = pick(s, &c);
@@ -164,6 +164,18 @@ const struct server_conf *balance_pick(struct origin_shard *s, const struct upst
 		i = pick(s, &c);
 	}
 	return i < 0 ? NULL : &u->servers[i];
+}
+
+const struct server_conf *balance_pick(struct origin_shard *s, const struct upstream_conf *u,
+				       uint64_t passed_over)
+{
+	return pick_from(s, u, passed_over);
+}
+
+const struct server_conf *balance_pick_among(struct origin_shard *s, const struct upstream_conf *u,
+					     uint64_t among)
+{
+	return pick_from(s, u, ~among);
 }
 
 /* ---------------------------------------------------------------- passive ejection */

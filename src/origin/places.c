@@ -248,12 +248,14 @@ void places_ask(struct places *p, unsigned shard, uint64_t servers)
 }
 
 /* Sequentially consistent, both: see the head. */
-bool places_park(struct quota *q, unsigned shard, int delta)
+void places_park(struct quota *q, unsigned shard, int delta)
 {
-	struct places *p = q->places;
+	atomic_fetch_add(&q->places->seat[shard].idle[q->server].n, (uint32_t)delta);
+}
 
-	atomic_fetch_add(&p->seat[shard].idle[q->server].n, (uint32_t)delta);
-	return delta > 0 && atomic_load(&p->n_waiting);
+bool places_awaited(const struct places *p)
+{
+	return atomic_load(&p->n_waiting) != 0;
 }
 
 /* ---------------------------------------------------------------- life */

@@ -38,16 +38,9 @@ static void set_idle(struct upconn *u, bool idle)
 	if (u->live) {
 		gauge(u, u->live->slot_idle, idle ? 1 : -1);
 		gauge(u, u->live->slot_active, idle ? -1 : 1);
+		if (u->live->quota)
+			places_park(u->live->quota, loop_shard(u->loop), idle ? 1 : -1);
 	}
-}
-
-/* True: somebody waits, perhaps for it. */
-static bool park(struct upconn *u, bool idle)
-{
-	if (u->idle == idle)
-		return false;
-	set_idle(u, idle);
-	return u->quota && places_park(u->quota, loop_shard(u->loop), idle ? 1 : -1);
 }
 
 /* ---------------------------------------------------------------- groups */
@@ -81,7 +74,7 @@ static struct pool_group *group_new(const char *key, uint32_t n, bool fixed)
 	return g;
 }
 
-struct pool_group *pool_server(struct origin_shard *s, const struct server_conf *server)
+struct pool_group *pool_server_open(struct origin_shard *s, const struct server_conf *server)
 {
 	uint32_t index = server->index;
 	struct pool_group **grown;
@@ -187,7 +180,7 @@ static void forget(struct upconn *u)
 	struct pool_group *g = u->group;
 
 	must(u->magic == UPCONN_MAGIC);
-	(void)park(u, false);
+	set_idle(u, false);
 	if (u->live)
 		gauge(u, u->live->slot_active, -1);
 	loop_alarm_off(&u->expire);
@@ -272,15 +265,12 @@ static void on_left(struct h1_client *c, void *arg, enum client_end how)
 		return;
 	}
 	u->idle_since_ms = loop_now_ms(u->loop);
-	if (u->quota && queue_takes(s, u))
-		return;
-	if (s->draining || (park(u, true) && queue_gives(s, u))) {
-		close_idle(u);
-		return;
-	}
+	set_idle(u, true);
 	keep_for_a_while(u);
 	h1_client_idle(c);
-	if (s->n_idle > s->p.pool_max)
+	if (u->quota)
+		queue_parked(s, u);
+	if (s->n_idle > s->p.pool_max) /* a drain keeps none */
 		pool_trim(s, s->p.pool_max);
 }
 
@@ -339,7 +329,7 @@ struct upconn *pool_get(struct origin_shard *s, struct pool_group *g, uint32_t i
 			continue;
 		if (!h1_client_usable(u->client))
 			continue; /* its own callback takes it out this turn */
-		(void)park(u, false);
+		set_idle(u, false);
 		return u;
 	}
 	return NULL;
@@ -353,6 +343,29 @@ struct upconn *pool_unpin(struct pin *p, struct pool_group *g)
 		return NULL;
 	p->held = NULL;
 	return u;
+}
+
+bool pool_has(const struct exchange *x, const struct pool_group *g, bool fresh)
+{
+	const struct upconn *held = x->pin ? x->pin->held : NULL;
+	uint64_t now = loop_now_ms(x->loop);
+	uint32_t idle_max_ms = attempt_idle_max_ms(x);
+	struct list *node, *tmp;
+
+	if (held && held->group == g && h1_client_usable(held->client))
+		return true;
+	if (fresh)
+		return false;
+	list_each_safe(node, tmp, &g->idle)
+	{
+		const struct upconn *u = container_of(node, struct upconn, node);
+
+		if (now - u->idle_since_ms >= idle_max_ms)
+			return false;
+		if (h1_client_usable(u->client))
+			return true;
+	}
+	return false;
 }
 
 void pool_close(struct upconn *u)

@@ -61,8 +61,10 @@ void places_ask(struct places *, unsigned shard, uint64_t servers);
 bool places_owed(struct quota *, unsigned shard, uint64_t before_us) MUST_CHECK;
 /* A connection is closed for a request of this shard. */
 void places_coming(struct places *);
-/* An idle connection more or less.  True: somebody waits, perhaps for it. */
-bool places_park(struct quota *, unsigned shard, int delta);
+/* An idle connection more or less. */
+void places_park(struct quota *, unsigned shard, int delta);
+/* Whether anybody waits; asked after parking one: who waits looks for parked ones, too. */
+bool places_awaited(const struct places *);
 
 /* --- live state of servers: process-wide, atomics --- */
 struct server_live {
@@ -142,7 +144,14 @@ uint64_t origin_random(struct origin_shard *);
 /* a request that may not be sent twice takes only a connection idle for less */
 #define UNSAFE_IDLE_MS 2000u
 
-struct pool_group *pool_server(struct origin_shard *, const struct server_conf *) MUST_CHECK;
+/* NULL: out of memory */
+struct pool_group *pool_server_open(struct origin_shard *, const struct server_conf *) MUST_CHECK;
+static inline struct pool_group *pool_server(struct origin_shard *s, const struct server_conf *c)
+{
+	struct pool_group *g = c->index < s->n_servers ? s->servers[c->index] : NULL;
+
+	return g ? g : pool_server_open(s, c);
+}
 void pool_server_free(struct pool_group *);
 struct pool_group *pool_target(struct origin_shard *, struct str host, uint16_t port) MUST_CHECK;
 /* A usable idle connection, taken out, or NULL.  `policy`: asked again for its address. */
@@ -155,8 +164,10 @@ struct upconn *pool_new(struct origin_shard *, struct pool_group *, struct link 
  * pin. */
 struct upconn *pool_unpin(struct pin *, struct pool_group *);
 void pool_trim(struct origin_shard *, uint32_t keep); /* closes the idlest */
-void pool_close_idlest(struct pool_group *);          /* of this group, which has an idle one */
-void pool_close(struct upconn *);                     /* its request has left it */
+/* Whether pool_unpin() or, unless `fresh`, pool_get() would have one for this request. */
+bool pool_has(const struct exchange *, const struct pool_group *, bool fresh);
+void pool_close_idlest(struct pool_group *); /* of this group, which has an idle one */
+void pool_close(struct upconn *);            /* its request has left it */
 /* freed when nothing uses it */
 void pool_group_release(struct origin_shard *, struct pool_group *);
 
@@ -176,20 +187,27 @@ struct tries {
 };
 /* made at the first call; NULL: out of memory */
 struct tries *upstream_tries(struct exchange *) MUST_CHECK;
-/* Goes to this server of t->conf: on `u`, a connection taken out of the pool, or dials; then `hold`
- * is the place that was taken (NULL: no limit). */
-void upstream_go(struct exchange *, struct tries *, const struct server_conf *, struct upconn *u,
-		 struct hold *hold);
+static inline void tries_chose(struct tries *t, const struct server_conf *server)
+{
+	uint32_t i = (uint32_t)(server - t->conf->servers);
+
+	t->server = server;
+	t->live = &t->conf->live->server[i];
+	if (i < 64)
+		t->tried |= 1ull << i;
+	t->attempts++;
+}
+/* Goes to the server chosen.  `hold`: the place that was taken for a new connection; NULL: the pool
+ * has one, or there is no limit. */
+void upstream_go(struct exchange *, struct tries *, struct hold *hold);
 
 /* queue.c: requests of this shard to one upstream that has a limit, first come first served. */
 struct queue;
 /* upstream_begin() of such an upstream: goes, waits, or refuses. */
 void queue_begin(struct exchange *, struct tries *);
-/* A connection that could be pooled goes to a waiting request, or is closed for another shard's:
- * true. */
-bool queue_takes(struct origin_shard *, struct upconn *);
-/* It was parked, and somebody waits: whether it shall be closed. */
-bool queue_gives(struct origin_shard *, const struct upconn *);
+/* Just now idle in the pool: a waiting request may take it over, or it is closed for another
+ * shard's. */
+void queue_parked(struct origin_shard *, struct upconn *);
 places_fn queue_news;
 uint32_t queue_waiter_size(void);
 void queue_close(struct queue *); /* nothing waits; NULL is accepted */
@@ -198,6 +216,9 @@ void queue_close(struct queue *); /* nothing waits; NULL is accepted */
 struct balance_state;
 const struct server_conf *balance_pick(struct origin_shard *, const struct upstream_conf *,
 				       uint64_t passed_over);
+/* Among these only, by position; NULL: out of memory. */
+const struct server_conf *balance_pick_among(struct origin_shard *, const struct upstream_conf *,
+					     uint64_t among);
 bool balance_any_left(const struct upstream_conf *, const struct tries *);
 void balance_failed(struct loop *, const struct upstream_conf *, const struct server_conf *);
 void balance_worked(const struct upstream_conf *, const struct server_conf *);
@@ -218,11 +239,15 @@ struct attempt_params {
 	struct client_job job;
 	struct hold *hold; /* the place that was taken for a new connection; NULL: no limit */
 };
-void attempt_begin(const struct attempt_params *);               /* pooled, or dial */
-void attempt_on(const struct attempt_params *, struct upconn *); /* this pooled one */
-void attempt_dial(const struct attempt_params *);                /* takes the hold */
-/* Whether the request may be sent twice. */
-bool attempt_repeatable(const struct exchange *);
+void attempt_begin(const struct attempt_params *);
+/* For how long a connection may have been idle to be taken by this request. */
+static inline uint32_t attempt_idle_max_ms(const struct exchange *x)
+{
+	bool twice = method_idempotent((enum method)x->req.head->method) &&
+		     x->req.head->body == BODY_NONE;
+
+	return twice ? UINT32_MAX : UNSAFE_IDLE_MS;
+}
 uint32_t attempt_size(void);
 
 #endif

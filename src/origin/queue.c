@@ -2,11 +2,12 @@
  * a connection may be had, or wait for one, first come first served.
  *
  *   queue_begin ──► find: a server with an idle connection here, or with a place ──► upstream_go
- *              └──► waits (it is x's up end) ──► a connection comes back here: takes it over  ──┐
- *                        │                  ├──► a place is granted to this shard: dials      ──┤
- *                        │                  └──► look: a server is no longer left out         ──┴► upstream_go
- *                        ├──► timeouts.queue: end_fail(QUEUE)
- *                        └──► on_cut: the client went away
+ *              └──► waits (it is x's up end)
+ *                     ├──► a connection comes back here: takes it over     ──► upstream_go
+ *                     ├──► a place is granted to this shard: dials         ──► upstream_go
+ *                     ├──► look: a server is no longer left out            ──► upstream_go
+ *                     ├──► timeouts.queue: end_fail(QUEUE)
+ *                     └──► on_cut: the client went away
  *
  * A server that is ejected, or was tried for this request, is not waited for, unless there is no
  * other.  Whoever waits for an idle connection that cannot be used (another shard's, or one idle
@@ -54,6 +55,7 @@ static uint64_t bit(uint32_t i)
 
 static uint64_t all_of(const struct queue *q)
 {
+	must(q->u->n_servers > 0 && q->u->n_servers <= LIMITED_SERVERS_MAX);
 	return UINT64_MAX >> (LIMITED_SERVERS_MAX - q->u->n_servers);
 }
 
@@ -87,50 +89,43 @@ static struct quota *quota_of(const struct queue *q, uint32_t i)
 /* ---------------------------------------------------------------- finding a connection */
 struct found {
 	const struct server_conf *server;
-	struct upconn *u;  /* of the pool; NULL: a new one may be made */
-	struct hold *hold; /* then its place; NULL: no limit */
+	struct hold *hold; /* a place for a new one; NULL: in the pool, or no limit */
 };
 
-static bool has_held(const struct exchange *x, const struct pool_group *g)
+static struct pool_group *group_of(const struct queue *q, uint32_t i)
 {
-	const struct upconn *u = x->pin ? x->pin->held : NULL;
-
-	return u && u->group == g;
+	return q->s->servers[q->u->servers[i].index];
 }
 
-static bool looks_open(struct queue *q, const struct exchange *x, uint32_t i)
+static bool pool_serves(const struct queue *q, const struct exchange *x, const struct tries *t,
+			uint32_t i)
 {
-	const struct pool_group *g = pool_server(q->s, &q->u->servers[i]);
-	const struct quota *quota = quota_of(q, i);
-
-	if (!g)
-		return false;
-	return !quota || !places_full(quota) || g->n_idle || has_held(x, g);
+	return pool_has(x, group_of(q, i), t->fresh);
 }
 
-static uint64_t open_ones(struct queue *q, const struct exchange *x, uint64_t want)
+static uint64_t open_ones(const struct queue *q, const struct exchange *x, const struct tries *t,
+			  uint64_t want)
 {
 	uint64_t open = 0;
 
-	for (uint32_t i = 0; i < q->u->n_servers; i++)
-		if ((want & bit(i)) && looks_open(q, x, i))
+	for (uint32_t i = 0; i < q->u->n_servers; i++) {
+		const struct quota *quota = quota_of(q, i);
+
+		if ((want & bit(i)) && (!quota || !places_full(quota) || pool_serves(q, x, t, i)))
 			open |= bit(i);
+	}
 	return open;
 }
 
-/* Takes what this server has to give. */
-static bool secure(struct queue *q, struct exchange *x, const struct tries *t, struct found *f)
+/* What this server has to give. */
+static bool secure(const struct queue *q, const struct exchange *x, const struct tries *t,
+		   struct found *f)
 {
 	uint32_t i = (uint32_t)(f->server - q->u->servers);
-	uint32_t idle_max_ms = attempt_repeatable(x) ? UINT32_MAX : UNSAFE_IDLE_MS;
-	struct pool_group *g = pool_server(q->s, f->server);
 	struct quota *quota = quota_of(q, i);
 
 	f->hold = NULL;
-	f->u = pool_unpin(x->pin, g);
-	if (!f->u && !t->fresh)
-		f->u = pool_get(q->s, g, idle_max_ms, NULL);
-	if (f->u || !quota)
+	if (!quota || pool_serves(q, x, t, i))
 		return true;
 	if (!places_take(quota))
 		return false;
@@ -138,12 +133,12 @@ static bool secure(struct queue *q, struct exchange *x, const struct tries *t, s
 	return true;
 }
 
-static bool find(struct queue *q, struct exchange *x, const struct tries *t, struct found *f)
+static bool find(struct queue *q, const struct exchange *x, const struct tries *t, struct found *f)
 {
 	uint64_t want = wanted(q, t), open;
 
-	while ((open = open_ones(q, x, want)) != 0) {
-		f->server = t->same ? t->server : balance_pick(q->s, q->u, ~open);
+	while ((open = open_ones(q, x, t, want)) != 0) {
+		f->server = t->same ? t->server : balance_pick_among(q->s, q->u, open);
 		if (!f->server)
 			return false;
 		if (secure(q, x, t, f))
@@ -151,6 +146,14 @@ static bool find(struct queue *q, struct exchange *x, const struct tries *t, str
 		want &= ~bit((uint32_t)(f->server - q->u->servers));
 	}
 	return false;
+}
+
+/* At once: a connection that was found is still in the pool. */
+static void go(struct exchange *x, struct tries *t, const struct found *f)
+{
+	if (!t->same)
+		tries_chose(t, f->server);
+	upstream_go(x, t, f->hold);
 }
 
 /* ---------------------------------------------------------------- what others are told */
@@ -195,12 +198,10 @@ static void make_room(struct queue *q, uint64_t want)
 	struct places *places = q->u->live->places;
 
 	for (uint32_t i = 0; i < q->u->n_servers; i++) {
-		struct pool_group *g = pool_server(q->s, &q->u->servers[i]);
-
-		if (!(want & bit(i)) || !quota_of(q, i) || !g || !g->n_idle)
+		if (!(want & bit(i)) || !quota_of(q, i) || !group_of(q, i)->n_idle)
 			continue;
 		places_coming(places);
-		pool_close_idlest(g);
+		pool_close_idlest(group_of(q, i));
 		return;
 	}
 	places_ask(places, loop_shard(q->s->p.loop), want);
@@ -308,7 +309,7 @@ static void serve(struct waiter *w, const struct found *f)
 
 	end_leave(&w->end);
 	forget(w);
-	upstream_go(x, t, f->server, f->u, f->hold);
+	go(x, t, f);
 }
 
 /* It ends this turn, and has not been heard here yet. */
@@ -360,9 +361,17 @@ static void on_look(struct alarm *a)
 }
 
 /* ---------------------------------------------------------------- life */
+static bool open_groups(struct origin_shard *s, const struct upstream_conf *u)
+{
+	for (uint32_t i = 0; i < u->n_servers; i++)
+		if (!pool_server(s, &u->servers[i]))
+			return false;
+	return true;
+}
+
 static struct queue *queue_new(struct origin_shard *s, const struct upstream_conf *u)
 {
-	struct queue *q = calloc(1, sizeof(*q));
+	struct queue *q = open_groups(s, u) ? calloc(1, sizeof(*q)) : NULL;
 
 	if (!q)
 		return NULL;
@@ -437,7 +446,7 @@ void queue_begin(struct exchange *x, struct tries *t)
 	}
 	its_turn = t->same || !q->n_plain;
 	if (its_turn && find(q, x, t, &f))
-		upstream_go(x, t, f.server, f.u, f.hold);
+		go(x, t, &f);
 	else
 		wait_in(q, x, t, its_turn);
 }
@@ -450,22 +459,12 @@ static bool worth_closing(const struct queue *q, uint32_t i)
 	return !(out & bit(i)) || out == all_of(q);
 }
 
-bool queue_takes(struct origin_shard *s, struct upconn *u)
+/* The first of this shard that can use it; the pool gives the most recent one first. */
+static bool take_over(struct queue *q, const struct upconn *u)
 {
-	struct queue *q = s->queues[u->quota->upstream];
-	uint32_t i = u->quota->server;
-	struct waiter *w;
-	struct found f = { .server = &q->u->servers[i], .u = u };
+	struct found f = { .server = &q->u->servers[u->quota->server] };
+	struct waiter *w = first_for(q, u->quota->server, true);
 
-	if (!q->n || !h1_client_usable(u->client))
-		return false;
-	w = container_of(q->waiters.next, struct waiter, node);
-	if (worth_closing(q, i) && w->since_us > SHARE_US &&
-	    places_owed(u->quota, loop_shard(s->p.loop), w->since_us - SHARE_US)) {
-		pool_close(u);
-		return true;
-	}
-	w = first_for(q, i, true);
 	if (w)
 		serve(w, &f);
 	else
@@ -473,10 +472,25 @@ bool queue_takes(struct origin_shard *s, struct upconn *u)
 	return w != NULL;
 }
 
-bool queue_gives(struct origin_shard *s, const struct upconn *u)
+static bool owed(const struct queue *q, const struct upconn *u, uint64_t before_us)
 {
-	return worth_closing(s->queues[u->quota->upstream], u->quota->server) &&
-	       places_owed(u->quota, loop_shard(s->p.loop), UINT64_MAX);
+	return worth_closing(q, u->quota->server) &&
+	       places_owed(u->quota, loop_shard(q->s->p.loop), before_us);
+}
+
+void queue_parked(struct origin_shard *s, struct upconn *u)
+{
+	struct queue *q = s->queues[u->quota->upstream];
+	const struct waiter *first = container_of(q->waiters.next, struct waiter, node);
+	bool others_first;
+
+	if (!places_awaited(u->quota->places) || !h1_client_usable(u->client))
+		return;
+	others_first = q->n && first->since_us > SHARE_US && owed(q, u, first->since_us - SHARE_US);
+	if (!others_first && q->n && take_over(q, u))
+		return;
+	if (others_first || owed(q, u, UINT64_MAX))
+		pool_close(u);
 }
 
 static void take_grants(struct queue *q, uint32_t i, uint32_t n)
@@ -499,13 +513,11 @@ static void give_up(struct queue *q, uint64_t servers)
 	unsigned shard = loop_shard(q->s->p.loop);
 
 	for (uint32_t i = 0; i < q->u->n_servers; i++) {
-		struct pool_group *g = pool_server(q->s, &q->u->servers[i]);
-
-		if (!(servers & bit(i)) || !g)
+		if (!(servers & bit(i)))
 			continue;
-		while (g->n_idle && places_owed(quota_of(q, i), shard, UINT64_MAX))
-			pool_close_idlest(g);
-		if (!g->n_idle)
+		while (group_of(q, i)->n_idle && places_owed(quota_of(q, i), shard, UINT64_MAX))
+			pool_close_idlest(group_of(q, i));
+		if (!group_of(q, i)->n_idle)
 			places_ask(q->u->live->places, shard, bit(i));
 	}
 }

@@ -111,8 +111,11 @@ int origin_shard_open(const struct origin_params *p)
 
 void origin_shard_drain(struct loop *l)
 {
-	origin_shard(l)->draining = true;
-	pool_trim(origin_shard(l), 0);
+	struct origin_shard *s = origin_shard(l);
+
+	s->draining = true;
+	s->p.pool_max = 0;
+	pool_trim(s, 0);
 }
 
 void origin_shard_close(struct loop *l)
@@ -197,23 +200,16 @@ bool origin_may_retry(struct exchange *x)
 }
 
 /* ---------------------------------------------------------------- web */
-static void note_choice(struct tries *t)
-{
-	t->live = &t->conf->live->server[t->server - t->conf->servers];
-	if (t->server - t->conf->servers < 64)
-		t->tried |= 1ull << (t->server - t->conf->servers);
-	t->attempts++;
-}
-
 static bool choose(struct origin_shard *s, struct tries *t)
 {
+	const struct server_conf *server;
+
 	if (t->same && t->server)
 		return true;
-	t->server = balance_pick(s, t->conf, t->tried);
-	if (!t->server)
-		return false;
-	note_choice(t);
-	return true;
+	server = balance_pick(s, t->conf, t->tried);
+	if (server)
+		tries_chose(t, server);
+	return server != NULL;
 }
 
 static void note_server(struct exchange *x, const struct tries *t)
@@ -224,31 +220,39 @@ static void note_server(struct exchange *x, const struct tries *t)
 	x->facts.address.len = 0;
 }
 
-/* To the server chosen.  False: no memory. */
-static bool aim_at_server(struct attempt_params *p, struct exchange *x, struct tries *t)
+/* In both of its callers: a request without limits pays no call for those with. */
+static inline __attribute__((always_inline)) void go(struct exchange *x, struct tries *t,
+						     struct hold *hold)
 {
+	struct attempt_params p = { .x = x, .t = t, .hold = hold };
+
 	t->same = false;
 	note_server(x, t);
-	*p = (struct attempt_params){ .x = x, .t = t };
-	p->group = pool_server(origin_shard(x->loop), t->server);
-	p->host = t->server->host;
-	p->literal = t->server->literal;
-	p->addr = t->server->addr;
-	p->path = t->server->path;
-	p->port = t->server->port;
-	p->resolve_flags =
+	p.group = pool_server(origin_shard(x->loop), t->server);
+	if (!p.group) { /* then there is no hold: a queue has all its groups */
+		exchange_refuse(x, why(WHY_MEMORY), NULL);
+		return;
+	}
+	p.host = t->server->host;
+	p.literal = t->server->literal;
+	p.addr = t->server->addr;
+	p.path = t->server->path;
+	p.port = t->server->port;
+	p.resolve_flags =
 		RESOLVE_SEARCH |
 		(atomic_load_explicit(&t->live->fails, memory_order_relaxed) ? RESOLVE_FRESH : 0);
-	p->job = (struct client_job){ .host = t->conf->host, .result = &t->result };
-	if (!p->group)
-		exchange_refuse(x, why(WHY_MEMORY), NULL);
-	return p->group != NULL;
+	p.job = (struct client_job){ .host = t->conf->host, .result = &t->result };
+	attempt_begin(&p);
+}
+
+void upstream_go(struct exchange *x, struct tries *t, struct hold *hold)
+{
+	go(x, t, hold);
 }
 
 void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 {
 	struct tries *t = upstream_tries(x);
-	struct attempt_params p;
 
 	if (!t) {
 		exchange_refuse(x, why(WHY_MEMORY), NULL);
@@ -257,29 +261,10 @@ void upstream_begin(struct exchange *x, const struct upstream_conf *conf)
 	t->conf = conf;
 	if (conf->live->places)
 		queue_begin(x, t);
-	else if (!choose(origin_shard(x->loop), t))
-		exchange_refuse(x, why(WHY_NO_SERVER), NULL);
-	else if (aim_at_server(&p, x, t))
-		attempt_begin(&p);
-}
-
-void upstream_go(struct exchange *x, struct tries *t, const struct server_conf *server,
-		 struct upconn *u, struct hold *hold)
-{
-	struct attempt_params p;
-	bool ok;
-
-	if (!t->same) {
-		t->server = server;
-		note_choice(t);
-	}
-	ok = aim_at_server(&p, x, t); /* its group is there: it was looked at */
-	must(ok);
-	p.hold = hold;
-	if (u)
-		attempt_on(&p, u);
+	else if (choose(origin_shard(x->loop), t))
+		go(x, t, NULL);
 	else
-		attempt_dial(&p);
+		exchange_refuse(x, why(WHY_NO_SERVER), NULL);
 }
 
 /* ---------------------------------------------------------------- forward, absolute-form */

@@ -244,14 +244,15 @@ static void one_who_parks_is_asked(void **state)
 	struct quota *q = w->live->server[1].quota;
 
 	assert_true(places_take(q));
-	assert_false(places_park(q, 1, 1)); /* nobody waits yet */
+	places_park(q, 1, 1);
+	assert_false(places_awaited(w->live->places));
 	waits(w, 0, 1, 100, 3);
 	places_ask(w->live->places, 0, 3);
 	assert_true(silent(w, 0) && silent(w, 2));
 	assert_int_equal(mail_of(w, 1).give, 2);
 	assert_true(places_owed(q, 1, UINT64_MAX));
 	assert_false(places_owed(q, 1, UINT64_MAX)); /* one is on its way, one waits */
-	assert_false(places_park(q, 1, -1));
+	places_park(q, 1, -1);
 	places_ask(w->live->places, 0, 3);
 	assert_true(silent(w, 1));
 	give_back(q);
@@ -267,13 +268,15 @@ static void who_parks_sees_who_waits(void **state)
 
 	assert_true(places_take(q));
 	waits(w, 0, 1, 500, 3);
-	assert_true(places_park(q, 1, 1));
+	places_park(q, 1, 1);
+	assert_true(places_awaited(w->live->places));
 	assert_false(places_owed(q, 1, 500)); /* own requests have waited as long */
 	assert_true(places_owed(q, 1, 501));
-	(void)places_park(q, 1, -1);
+	places_park(q, 1, -1);
 	waits(w, 0, 0, 0, 0);
-	assert_false(places_park(q, 1, 1));
-	(void)places_park(q, 1, -1);
+	assert_false(places_awaited(w->live->places));
+	places_park(q, 1, 1);
+	places_park(q, 1, -1);
 	give_back(q);
 }
 
