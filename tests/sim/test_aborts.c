@@ -37,6 +37,7 @@ struct stage {
 	void (*answer)(struct scene *); /* what the server would have done next; NULL: nothing */
 	enum door door;
 	const char *rest; /* of the request, which is read away after an answer */
+	const char *web;  /* of the listener's settings */
 };
 
 struct row {
@@ -201,7 +202,53 @@ static void tunnel_after_client_fin(struct scene *sc)
 	world_pass(&sc->w, 10000);
 }
 
+/* Little by little, and the client takes no more of it. */
+static void stuck(struct scene *sc, const char *request)
+{
+	sim_window(sc->w.sim, 64);
+	scene_call(sc, request);
+	run_until(&sc->w, sc->c->n_got > 0);
+	sim_hold(sc->c, true);
+	world_pass(&sc->w, 10000);
+}
+
+static void a_page_is_stuck(struct scene *sc)
+{
+	stuck(sc, GET);
+}
+
+static void a_page_is_stuck_inside_a_body(struct scene *sc)
+{
+	stuck(sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 100\r\n\r\n0123456789");
+}
+
+static void a_cut_answer_is_stuck(struct scene *sc)
+{
+	sim_window(sc->w.sim, 64);
+	scene_ask(sc, GET);
+	sim_hold(sc->c, true);
+	world_say(sc->s, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n0123456789");
+	world_pass(&sc->w, 10000);
+	sim_reset(sc->s);
+	world_pass(&sc->w, 10000);
+}
+
+static void a_200_is_stuck(struct scene *sc)
+{
+	sim_window(sc->w.sim, 10);
+	scene_call(sc, "CONNECT 10.1.0.1:80 HTTP/1.1\r\nHost: 10.1.0.1:80\r\n\r\n");
+	sim_hold(sc->c, true);
+	run_until(&sc->w, sc->n_served == 1);
+	sc->s = sc->served[0].peer;
+	world_pass(&sc->w, 10000);
+}
+
 /* ---------------------------------------------------------------- what comes next */
+static void take_all(struct scene *sc)
+{
+	sim_hold(sc->c, false);
+}
+
 static void say_okay(struct scene *sc)
 {
 	if (!sc->s) {
@@ -244,28 +291,35 @@ static void tell_other(struct scene *sc)
 }
 
 #define STAGE(s, ...) static const struct stage s##_stage = { #s, s, __VA_ARGS__ }
-STAGE(no_byte, NULL, WEB, NULL);
-STAGE(half_a_head, NULL, WEB, NULL);
+STAGE(no_byte, NULL, WEB, NULL, NULL);
+STAGE(half_a_head, NULL, WEB, NULL, NULL);
 STAGE(half_a_body, NULL, WEB,
-      "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789");
-STAGE(half_a_chunk, NULL, WEB, NULL);
-STAGE(connecting, NULL, WEB, NULL);
-STAGE(awaiting, say_okay, WEB, NULL);
-STAGE(awaiting_100, NULL, WEB, NULL);
-STAGE(after_100, NULL, WEB, "1");
-STAGE(after_103, say_okay, WEB, NULL);
-STAGE(half_an_answer_head, NULL, WEB, NULL);
-STAGE(half_an_answer, say_rest, WEB, NULL);
-STAGE(half_a_chunked_answer, say_rest_of_chunks, WEB, NULL);
-STAGE(an_answer_until_close, say_and_fin, WEB, NULL);
-STAGE(an_answer_until_close_for_an_old_client, say_and_fin, WEB, NULL);
-STAGE(half_an_early_answer, NULL, WEB, NULL);
-STAGE(a_whole_early_answer, NULL, WEB, NULL);
-STAGE(idle, NULL, WEB, NULL);
-STAGE(tunnel, tell_other, FWD, NULL);
-STAGE(upgraded, tell_other, WEB, NULL);
-STAGE(tunnel_after_server_fin, NULL, FWD, NULL);
-STAGE(tunnel_after_client_fin, NULL, FWD, NULL);
+      "012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789",
+      NULL);
+STAGE(half_a_chunk, NULL, WEB, NULL, NULL);
+STAGE(connecting, NULL, WEB, NULL, NULL);
+STAGE(awaiting, say_okay, WEB, NULL, NULL);
+STAGE(awaiting_100, NULL, WEB, NULL, NULL);
+STAGE(after_100, NULL, WEB, "1", NULL);
+STAGE(after_103, say_okay, WEB, NULL, NULL);
+STAGE(half_an_answer_head, NULL, WEB, NULL, NULL);
+STAGE(half_an_answer, say_rest, WEB, NULL, NULL);
+STAGE(half_a_chunked_answer, say_rest_of_chunks, WEB, NULL, NULL);
+STAGE(an_answer_until_close, say_and_fin, WEB, NULL, NULL);
+STAGE(an_answer_until_close_for_an_old_client, say_and_fin, WEB, NULL, NULL);
+STAGE(half_an_early_answer, NULL, WEB, NULL, NULL);
+STAGE(a_whole_early_answer, NULL, WEB, NULL, NULL);
+STAGE(idle, NULL, WEB, NULL, NULL);
+STAGE(tunnel, tell_other, FWD, NULL, NULL);
+STAGE(upgraded, tell_other, WEB, NULL, NULL);
+STAGE(tunnel_after_server_fin, NULL, FWD, NULL, NULL);
+STAGE(tunnel_after_client_fin, NULL, FWD, NULL, NULL);
+
+#define DENIED ", allow_from: [10.8.0.0/16]"
+STAGE(a_page_is_stuck, take_all, WEB, NULL, DENIED);
+STAGE(a_page_is_stuck_inside_a_body, take_all, WEB, NULL, DENIED);
+STAGE(a_cut_answer_is_stuck, take_all, WEB, NULL, NULL);
+STAGE(a_200_is_stuck, NULL, FWD, NULL, NULL);
 
 /* ---------------------------------------------------------------- the table */
 static const struct row rows[] = {
@@ -404,6 +458,27 @@ static const struct row rows[] = {
 	{ &tunnel_after_client_fin_stage, SERVER_FIN, FIN, ENDED, "200", "", true, false },
 	{ &tunnel_after_client_fin_stage, SERVER_RST, RST, NONE, "200", "tunnel_reset", false,
 	  false },
+
+	{ &a_page_is_stuck_stage, CLIENT_FIN, WHOLE_FIN, NONE, "403", "client_denied", true, true },
+	{ &a_page_is_stuck_stage, CLIENT_RST, GONE, NONE, "403", "client_denied", false, false },
+	{ &a_page_is_stuck_stage, STOP, WHOLE_FIN, NONE, "403", "client_denied", true, true },
+	{ &a_page_is_stuck_stage, CUT, RST, NONE, "403", "client_denied", false, false },
+	{ &a_page_is_stuck_inside_a_body_stage, CLIENT_FIN, RST, NONE, "403", "client_denied",
+	  false, false },
+	{ &a_page_is_stuck_inside_a_body_stage, CLIENT_RST, GONE, NONE, "403", "client_denied",
+	  false, false },
+	{ &a_page_is_stuck_inside_a_body_stage, CUT, RST, NONE, "403", "client_denied", false,
+	  false },
+
+	{ &a_cut_answer_is_stuck_stage, CLIENT_FIN, CUT_BY_FIN, NONE, "200",
+	  "http_response_incomplete", false, true },
+	{ &a_cut_answer_is_stuck_stage, CLIENT_RST, GONE, NONE, "200", "http_response_incomplete",
+	  false, false },
+	{ &a_cut_answer_is_stuck_stage, CUT, RST, NONE, "200", "http_response_incomplete", false,
+	  false },
+
+	{ &a_200_is_stuck_stage, CLIENT_RST, GONE, ABORTED, "200", "client_abort", false, false },
+	{ &a_200_is_stuck_stage, CUT, RST, ABORTED, "200", "shutdown", false, false },
 };
 
 /* ---------------------------------------------------------------- trying a row */
@@ -511,7 +586,7 @@ static void afterwards(struct scene *sc, const struct row *r)
 {
 	unsigned n = sc->n_served;
 
-	if (r->event == STOP || r->event == CUT)
+	if (r->event == STOP || r->event == CUT || r->stage->web)
 		return;
 	if (r->sees == STAYS || r->sees == PAGE || r->sees == WHOLE) {
 		world_eat_all(sc->c);
@@ -527,7 +602,7 @@ static void afterwards(struct scene *sc, const struct row *r)
 static void a_row(void **state)
 {
 	const struct row *r = *state;
-	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"", .web = r->stage->web };
 	struct scene sc;
 	uint64_t patience = r->stage == &connecting_stage && r->goes_on ? 5000 : 2;
 
@@ -674,6 +749,86 @@ static void a_fin_that_crosses_the_request_costs_nothing(void **state)
 		scene_log(&sc, "200", "", true);
 		scene_close(&sc);
 	}
+}
+
+/* ---------------------------------------------------------------- servers that say too much */
+static void bytes_in_the_pool_end_the_connection(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	idle(&sc);
+	world_say(sc.s, OKAY);
+	run_until(&sc.w, sc.s->eof || sc.s->reset);
+	scene_round(&sc);
+	assert_int_equal(sc.n_served, 2);
+	scene_close(&sc);
+}
+
+static void bytes_behind_an_answer_end_the_connection(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	awaiting(&sc);
+	scene_says(&sc, OKAY OKAY);
+	run_until(&sc.w, sc.s->eof || sc.s->reset);
+	world_pass(&sc.w, SECONDS(1));
+	assert_string_equal((char *)sc.c->got + sc.c->n_got - 6, "\r\n\r\nok");
+	world_eat_all(sc.c);
+	scene_log(&sc, "200", "", true);
+	scene_round(&sc);
+	assert_int_equal(sc.n_served, 2);
+	scene_close(&sc);
+}
+
+/* Its FIN comes with the answer: delivered, and never pooled. */
+static void a_fin_behind_the_answer_is_no_failure(void **state)
+{
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	awaiting(&sc);
+	world_say(sc.s, OKAY);
+	sim_fin(sc.s);
+	run_until(&sc.w, world_head(sc.c) && sc.s->eof);
+	assert_null(world_field(sc.c, "Connection"));
+	world_eat_all(sc.c);
+	scene_log(&sc, "200", "", true);
+	scene_round(&sc);
+	assert_int_equal(sc.n_served, 2);
+	scene_close(&sc);
+}
+
+/* An answer and a reset behind it, while the request still goes out: the answer counts. */
+static void an_early_answer_before_a_reset_is_delivered(void **state)
+{
+	static const char body[300000];
+	struct knobs k = { .servers = "\"http://" SERVER_1 ":80\"" };
+	struct scene sc;
+
+	(void)state;
+	scene_open(&sc, &k);
+	scene_ask(&sc, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 300001\r\n\r\n");
+	sim_hold(sc.s, true);
+	sim_say(sc.c, body, sizeof(body));
+	world_pass(&sc.w, SECONDS(1));
+	world_say(sc.s, "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno");
+	sim_reset(sc.s);
+	run_until(&sc.w, world_head(sc.c));
+	assert_int_equal(world_head(sc.c), 413);
+	assert_null(world_field(sc.c, "Proxy-Status"));
+	world_pass(&sc.w, SECONDS(1));
+	scene_call(&sc, "x");
+	scene_log(&sc, "413", "", true);
+	scene_serves(&sc);
+	scene_close(&sc);
 }
 
 /* ---------------------------------------------------------------- pipelined */
@@ -991,6 +1146,10 @@ int main(void)
 	static const struct CMUnitTest singles[] = {
 		cmocka_unit_test(a_fresh_connection_that_dies_is_the_end),
 		cmocka_unit_test(a_fin_that_crosses_the_request_costs_nothing),
+		cmocka_unit_test(bytes_in_the_pool_end_the_connection),
+		cmocka_unit_test(bytes_behind_an_answer_end_the_connection),
+		cmocka_unit_test(a_fin_behind_the_answer_is_no_failure),
+		cmocka_unit_test(an_early_answer_before_a_reset_is_delivered),
 		cmocka_unit_test(behind_a_cut_answer_nothing_is_served),
 		cmocka_unit_test(behind_a_page_the_next_request_is_served),
 		cmocka_unit_test(behind_a_reset_nothing_was_asked),
