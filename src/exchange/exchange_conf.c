@@ -105,8 +105,9 @@ static const struct setting timeout_rows[] = {
 		.max = 2592000000,
 		.inherit = MS_INHERIT,
 		.flags = SETTING_OFF | SETTING_EARLY,
-		.doc = "An idle connection to a server. A request that may not be sent twice "
-		       "takes only one that was idle for less than 2s.",
+		.doc = "An idle connection to a server; none is kept that is older than 30m. A "
+		       "request that may not be sent twice takes only one that was idle for less "
+		       "than 2s.",
 	},
 	{
 		.name = "tunnel_idle",
