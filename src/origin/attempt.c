@@ -48,6 +48,15 @@ static void count_connect(const struct attempt *a, bool ok)
 			   ok ? live->slot_connect_ok : live->slot_connect_failed, 1);
 }
 
+static void note_name(const struct attempt *a, const struct why *cause)
+{
+	struct server_live *live = a->t->live;
+	bool nameless = cause->id == WHY_DNS || cause->id == WHY_DNS_TIMEOUT;
+
+	if (live && atomic_load_explicit(&live->nameless, memory_order_relaxed) != nameless)
+		atomic_store_explicit(&live->nameless, nameless, memory_order_relaxed);
+}
+
 static void begin_on(struct upconn *u, struct exchange *x, struct tries *t,
 		     const struct client_job *job)
 {
@@ -93,6 +102,7 @@ static void on_dialled(void *arg, struct link *link, const struct dial_result *r
 	x->facts.resolve_us += r->resolve_us;
 	x->facts.connect_us += r->connect_us;
 	x->facts.address = r->address;
+	note_name(a, r->why);
 	if (x->cut || x->refused) { /* it ends this turn, and has not been heard here yet */
 		link_abort(&link);
 		end_leave(&a->end);
@@ -173,6 +183,7 @@ static bool start_dial(struct attempt *a, const struct attempt_params *p)
 				 .path = p->path,
 				 .port = p->port,
 				 .resolve_flags = p->resolve_flags,
+				 .prefer = origin_shard(p->x->loop)->p.prefer,
 				 .timeout_ms = p->x->timeouts->connect,
 				 .hold = p->hold,
 				 .judge = p->t->policy.judge ? judge : NULL,

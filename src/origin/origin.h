@@ -60,6 +60,7 @@ struct origin_params {
 	uint64_t *cells;
 	struct metrics *metrics;
 	uint32_t pool_max; /* limits.upstream_pool, this shard's part */
+	uint8_t prefer;    /* enum resolve_prefer */
 };
 int origin_shard_open(const struct origin_params *) MUST_CHECK;
 void origin_shard_close(struct loop *);

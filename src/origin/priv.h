@@ -71,7 +71,7 @@ struct server_live {
 	_Atomic uint32_t fails;            /* connects that failed in a row */
 	_Atomic uint64_t ejected_until_ms; /* monotonic; 0: not ejected */
 	_Atomic int32_t active;            /* requests at it now, all shards */
-	_Atomic bool resolved;             /* its name has had an address, or it needs none */
+	_Atomic bool nameless;             /* the last time its name was asked it had no address */
 	struct quota *quota;               /* NULL: no limit */
 	uint32_t slot_connect_ok, slot_connect_failed, slot_reuse, slot_active, slot_idle;
 };

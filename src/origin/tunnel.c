@@ -115,6 +115,7 @@ void tunnel_begin(struct exchange *x, const struct dial_policy *policy)
 				 .resolver = origin_shard(x->loop)->p.resolver,
 				 .host = h->host,
 				 .port = h->port,
+				 .prefer = origin_shard(x->loop)->p.prefer,
 				 .timeout_ms = x->timeouts->connect,
 				 .done = on_dialled,
 				 .arg = t };

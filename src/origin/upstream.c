@@ -34,7 +34,8 @@ static double server_is_up(void *arg)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return !balance_ejected(s, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+	return !atomic_load_explicit(&s->nameless, memory_order_relaxed) &&
+	       !balance_ejected(s, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
 }
 
 static void open_server(struct upstream *u, struct server_live *s, struct str url)

@@ -51,6 +51,14 @@ static void close_rooms(struct loop *l)
 	link_shard_close(l);
 }
 
+/* The shards' parts add up to the limit. */
+static uint32_t pool_share(const struct service *s)
+{
+	uint32_t all = s->plan->upstream_pool, n = s->plan->workers;
+
+	return all / n + (loop_shard(s->loop) < all % n);
+}
+
 static int open_origin(struct service *s)
 {
 	uint32_t dns[RESOLVE_COUNTS];
@@ -59,7 +67,8 @@ static int open_origin(struct service *s)
 	struct origin_params p = { .loop = s->loop,
 				   .cells = s->cells,
 				   .metrics = s->shared->metrics,
-				   .pool_max = s->plan->upstream_pool / s->plan->workers + 1 };
+				   .pool_max = pool_share(s),
+				   .prefer = s->plan->resolver.prefer };
 
 	for (unsigned i = 0; i < RESOLVE_COUNTS; i++) {
 		struct str label = str_of(results[i]);

@@ -39,9 +39,30 @@ static void an_early_answer_while_the_request_is_stuck(void **state)
 	world_close(&w);
 }
 
+static void without_a_pool_no_connection_is_kept(void **state)
+{
+	struct world w;
+	struct sim_peer *c;
+
+	(void)state;
+	world_open(&w, "limits: { upstream_pool: off }\n");
+	world_serve(&w, SERVER_1, SIM_ACCEPTS);
+	world_serve(&w, SERVER_2, SIM_ACCEPTS);
+	c = world_call(&w, WEB);
+	world_say(c, "GET / HTTP/1.1\r\nHost: s\r\n\r\n");
+	run_until(&w, w.server && world_head(w.server));
+	world_say(w.server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	world_mark(&w);
+	run_until(&w, w.server->eof);
+	assert_int_equal(world_ms(&w), 0);
+	assert_string_equal(world_logged(world_line(&w), "status"), "200");
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_pool_no_connection_is_kept),
 		cmocka_unit_test(an_early_answer_while_the_request_is_stuck),
 	};
 

@@ -7,26 +7,12 @@
 #define OKAY              "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 #define SECONDS_OF_TUNNEL 100
 
-static double series(struct world *w, const char *name)
-{
-	size_t n, len = strlen(name);
-	char *text = metrics_text(w->shared.metrics, &n);
-	double value = 0;
-
-	assert_non_null(text);
-	for (const char *at = text; (at = strstr(at, name)); at += len)
-		if ((at == text || at[-1] == '\n') && at[len] == ' ')
-			value = strtod(at + len, NULL);
-	free(text);
-	return value;
-}
-
 static unsigned ends(struct world *w, const char *reason)
 {
 	char name[128];
 
 	snprintf(name, sizeof(name), "culvert_ends_total{reason=\"%s\"}", reason);
-	return (unsigned)series(w, name);
+	return (unsigned)world_metric(w, name);
 }
 
 /* All ends but successes. */
@@ -153,15 +139,16 @@ static void a_tunnel_lasts(void **state)
 	world_say(c, "CONNECT " SERVER_1 ":80 HTTP/1.1\r\nHost: " SERVER_1 ":80\r\n\r\n");
 	run_until(&w, world_head(c) == 200);
 	world_pass(&w, SECONDS(SECONDS_OF_TUNNEL));
-	assert_int_equal((unsigned)series(&w, count), 0);
-	assert_int_equal(
-		(unsigned)series(&w, "culvert_connections{listener=\"fwd\",state=\"tunnel\"}"), 1);
+	assert_int_equal((unsigned)world_metric(&w, count), 0);
+	assert_int_equal((unsigned)world_metric(
+				 &w, "culvert_connections{listener=\"fwd\",state=\"tunnel\"}"),
+			 1);
 	sim_fin(c);
 	sim_fin(w.server);
 	run_until(&w, c->eof && w.server->eof);
 	(void)world_line(&w);
-	assert_int_equal((unsigned)series(&w, count), 1);
-	assert_int_equal((unsigned)series(&w, sum), SECONDS_OF_TUNNEL);
+	assert_int_equal((unsigned)world_metric(&w, count), 1);
+	assert_int_equal((unsigned)world_metric(&w, sum), SECONDS_OF_TUNNEL);
 	assert_int_equal(all_ends(&w), 0);
 	world_close(&w);
 }

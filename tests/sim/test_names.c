@@ -7,7 +7,9 @@
 #include "serve/priv.h"
 #undef door
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 
 #define SILENT 1 /* no res: no answer comes */
@@ -184,6 +186,59 @@ static void the_next_address_is_tried_at_once_when_one_refuses(void **state)
 	scene_call(&n.sc, GET);
 	must_ring(&n.sc, scene_asked(&n.sc), 0);
 	assert_int_equal(n.sc.at, 2);
+	scene_says(&n.sc, OKAY);
+	scene_log(&n.sc, "200", "", true);
+	names_close(&n);
+}
+
+static void the_family_that_prefer_names_goes_first(void **state)
+{
+	static const struct {
+		const char *resolver;
+		uint64_t ms;
+	} rows[] = { { "", 250 }, { ", prefer: ipv6", 250 }, { ", prefer: ipv4", 0 } };
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons(80) };
+
+	(void)state;
+	must(inet_pton(AF_INET6, "fd00::1", &at.sin6_addr) == 1);
+	for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+		struct names n;
+
+		names_open(&n, rows[i].resolver, "");
+		sim_answer(n.sc.w.sim, (struct sockaddr *)&at, sizeof(at), SIM_SILENT, NULL, NULL);
+		n.addr[0] = "fd00::1";
+		n.addr[1] = SERVER_1;
+		world_mark(&n.sc.w);
+		scene_call(&n.sc, GET);
+		must_ring(&n.sc, scene_asked(&n.sc), rows[i].ms);
+		scene_says(&n.sc, OKAY);
+		scene_log(&n.sc, "200", "", true);
+		names_close(&n);
+	}
+}
+
+static bool is_up(struct names *n)
+{
+	return world_metric(&n->sc.w, "culvert_upstream_server_up{upstream=\"app\","
+				      "server=\"http://app.test:80\"}") == 1;
+}
+
+static void a_server_without_an_address_is_down(void **state)
+{
+	struct names n;
+
+	(void)state;
+	names_open(&n, ", negative_ttl: off", "");
+	assert_true(is_up(&n));
+	n.res = -ENOENT;
+	scene_call(&n.sc, GET);
+	run_until(&n.sc.w, world_head(n.sc.c) == 503);
+	scene_log(&n.sc, "503", "no_server", true);
+	assert_false(is_up(&n));
+	n.res = 0;
+	n.sc.c = NULL;
+	scene_ask(&n.sc, GET);
+	assert_true(is_up(&n));
 	scene_says(&n.sc, OKAY);
 	scene_log(&n.sc, "200", "", true);
 	names_close(&n);
@@ -389,6 +444,8 @@ int main(void)
 		cmocka_unit_test(connect_covers_resolving_and_all_addresses),
 		cmocka_unit_test(the_next_address_is_tried_after_250_ms),
 		cmocka_unit_test(the_next_address_is_tried_at_once_when_one_refuses),
+		cmocka_unit_test(the_family_that_prefer_names_goes_first),
+		cmocka_unit_test(a_server_without_an_address_is_down),
 		cmocka_unit_test(an_answer_is_kept_for_its_ttl),
 		cmocka_unit_test(a_refusal_is_kept_for_negative_ttl),
 		cmocka_unit_test(a_refusal_is_not_kept_when_negative_ttl_is_off),

@@ -388,6 +388,20 @@ void world_eat_all(struct sim_peer *p)
 	sim_eat(p, p->n_got);
 }
 
+double world_metric(struct world *w, const char *series)
+{
+	size_t n, len = strlen(series);
+	char *text = metrics_text(w->shared.metrics, &n);
+	double value = 0;
+
+	must(text != NULL);
+	for (const char *at = text; (at = strstr(at, series)); at += len)
+		if ((at == text || at[-1] == '\n') && at[len] == ' ')
+			value = strtod(at + len, NULL);
+	free(text);
+	return value;
+}
+
 /* ---------------------------------------------------------------- time */
 static void turn(struct world *w, uint32_t wait_ms)
 {

@@ -102,6 +102,9 @@ const char *world_line_now(struct world *);
 /* What is being looked at, in words: shown when it fails. */
 void world_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The value of a series, given as in the text format; 0: it is not there. */
+double world_metric(struct world *, const char *series);
+
 uint64_t world_seed(void);
 int world_group_setup(void **state);    /* opens the log: give it to cmocka_run_group_tests */
 int world_group_teardown(void **state); /* and closes it */
