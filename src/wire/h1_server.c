@@ -604,6 +604,7 @@ static void on_eof(struct h1_conn *c)
 
 static void on_broken_link(struct h1_conn *c)
 {
+	c->eof = true; /* also when an answer that was on its way goes out before the cut */
 	if (exchange_of(c))
 		client_is_gone(c);
 	else

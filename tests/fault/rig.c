@@ -3,7 +3,9 @@
  *
  *   client  ── head, body ──► service ──► origin   answers a complete request, or echoes
  *           ◄──── answer ────         ◄── (1 of 2)
- *           ── ping ────────────────────►          tunnels only */
+ *           ── ping ────────────────────►          tunnels only
+ *
+ * The name server answers with the origins' address for every A, and with none for every AAAA. */
 #include "rig.h"
 
 #include <arpa/inet.h>
@@ -22,15 +24,19 @@
 #define HOST      "127.83.0.1" /* of our own: thousands of its ports are used within seconds */
 #define TAGS_MAX  32768u
 #define LOG_RING  (1u << 20)
+#define MANY      20 /* connections more than another shard's: one is handed over */
 
 const struct scenario rig_scenarios[] = {
-	{ "GET", "GET / HTTP/1.1", "", OK_ANSWER, 200, .forward = false },
+	{ "GET", "GET / HTTP/1.1", "", OK_ANSWER, 200, .door = RIG_WEB },
 	{ "POST", "POST / HTTP/1.1", "Content-Length: 100000\r\n", OK_ANSWER, 200, .body = true },
-	{ "CONNECT", NULL, "", NULL, 200, .forward = true, .tunnel = true },
+	{ "CONNECT", NULL, "", NULL, 200, .door = RIG_FWD, .tunnel = true },
 	{ "upgrade", "GET /ws HTTP/1.1", "Connection: upgrade\r\nUpgrade: echo\r\n",
 	  "HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", 101, .tunnel = true },
 	{ "two GETs", "GET / HTTP/1.1", "", OK_ANSWER, 200, .twice = true },
 	{ "drain", "GET / HTTP/1.1", "", OK_ANSWER, 200, .drain = true },
+	{ "name", "", "", OK_ANSWER, 200, .door = RIG_FWD },
+	{ "PROXY", "GET / HTTP/1.1", "", OK_ANSWER, 200, .door = RIG_PROXIED },
+	{ "handed over", "GET / HTTP/1.1", "", OK_ANSWER, 200, .handed = true },
 };
 const unsigned rig_n_scenarios = ARRAY_LEN(rig_scenarios);
 
@@ -174,14 +180,17 @@ void rig_check_log(void)
 
 /* ---------------------------------------------------------------- the service */
 static const char template[] =
-	"workers: 1\n"
+	"workers: %u\n"
 	"listeners:\n"
 	"  - { name: web, bind: \"" HOST ":1\", serve: web }\n"
 	"  - { name: fwd, bind: \"" HOST ":2\", serve: forward }\n"
+	"  - { name: lb, bind: \"" HOST
+	":3\", serve: web, proxy_protocol: { from: [127.0.0.0/8] } }\n"
 	"forward: { allow_ports: [%u], deny_to_except: [" HOST "] }\n"
 	"sites: [{ name: s, hosts: [\"*\"], routes: [{ match: { prefix: / }, upstream: o }] }]\n"
 	"upstreams:\n"
 	"  o: { servers: [\"http://" HOST ":%u\", \"http://" HOST ":%u\"] }\n"
+	"resolver: { servers: [\"" HOST ":%u\"], timeout: 100ms, attempts: 2 }\n"
 	"access_log: { to: ./access.log }\n";
 
 static struct sockaddr_in address(uint16_t port)
@@ -192,15 +201,22 @@ static struct sockaddr_in address(uint16_t port)
 	return sin;
 }
 
-static int listener(void)
+static int bound(int type)
 {
 	struct sockaddr_in sin = address(0);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int one = 1;
 
 	assert_true(fd >= 0);
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	return fd;
+}
+
+static int listener(void)
+{
+	int fd = bound(SOCK_STREAM);
+
 	assert_int_equal(listen(fd, 16), 0);
 	return fd;
 }
@@ -218,8 +234,8 @@ static void open_plan(struct rig *r)
 {
 	uint16_t p0 = port_of(r->origin[0]), p1 = port_of(r->origin[1]);
 	struct conf_report report = { 0 };
-	char text[1024];
-	int n = snprintf(text, sizeof(text), template, p0, p0, p1);
+	char text[1200];
+	int n = snprintf(text, sizeof(text), template, r->n_shards, p0, p0, p1, port_of(r->names));
 	struct plan *plan;
 
 	r->config = config_load_text("test", text, (size_t)n, &report);
@@ -230,7 +246,8 @@ static void open_plan(struct rig *r)
 	plan = r->config->plan;
 	plan->pseudonym = STR("test");
 	for (uint32_t i = 0; i < plan->n_upstreams; i++) {
-		plan->upstreams[i].live = upstream_new(&plan->upstreams[i], r->shared.metrics, 1);
+		plan->upstreams[i].live =
+			upstream_new(&plan->upstreams[i], r->shared.metrics, r->n_shards);
 		assert_non_null(plan->upstreams[i].live);
 	}
 }
@@ -244,57 +261,73 @@ static void close_plan(struct rig *r)
 	metrics_free(&r->shared.metrics);
 	handover_free(&r->shared.handover);
 	config_free(&r->config);
-	for (int i = 0; i < 2; i++) {
-		close(r->listen[i]);
-		close(r->origin[i]);
-	}
+	for (unsigned i = 0; i < r->n_shards; i++)
+		for (unsigned d = 0; d < RIG_DOORS; d++)
+			close(r->shard[i].listen[d]);
+	close(r->origin[0]);
+	close(r->origin[1]);
+	close(r->names);
 	rig_must(r->budget.used == 0);
 }
 
-static bool open_service(struct rig *r, enum loop_io io)
+static bool open_shard(struct rig *r, enum loop_io io, unsigned number)
 {
-	static const bool not_shared[2] = { false, false };
+	static const bool not_shared[RIG_DOORS];
+	struct rig_shard *sh = &r->shard[number];
 	struct loop_params lp = { .io = io,
 				  .budget = &r->budget,
+				  .shard = number,
 				  .fds_max = 256,
 				  .fault = &r->plan };
 	struct service_params sp = { .shared = &r->shared,
 				     .plan = r->config->plan,
-				     .listen_fds = r->listen,
+				     .listen_fds = sh->listen,
 				     .listen_shared = not_shared,
 				     .access = ring };
 	char text[128];
 
-	r->loop = loop_new(&lp, text);
-	if (!r->loop)
+	sh->loop = loop_new(&lp, text);
+	if (!sh->loop)
 		return false;
-	sp.loop = r->loop;
-	r->service = service_open(&sp);
-	if (r->service)
+	sp.loop = sh->loop;
+	sh->service = service_open(&sp);
+	if (sh->service)
 		return true;
-	loop_free(&r->loop);
+	loop_free(&sh->loop);
 	return false;
 }
 
-bool rig_open(struct rig *r, enum loop_io io, uint64_t budget_max)
+static void open_sockets(struct rig *r)
+{
+	for (unsigned i = 0; i < r->n_shards; i++)
+		for (unsigned d = 0; d < RIG_DOORS; d++)
+			r->shard[i].listen[d] = listener();
+	r->origin[0] = listener();
+	r->origin[1] = listener();
+	r->names = bound(SOCK_DGRAM);
+}
+
+bool rig_open(struct rig *r, enum loop_io io, uint64_t budget_max, const struct scenario *s)
 {
 	bool open;
 
 	r->budget.max = budget_max;
+	r->n_shards = s && s->handed ? 2 : 1;
 	r->client = -1;
 	for (unsigned i = 0; i < RIG_PEERS; i++)
 		r->peers[i].fd = -1;
 	r->shared.budget = &r->budget;
-	r->shared.metrics = metrics_new(1);
-	r->shared.handover = handover_new(1);
-	for (int i = 0; i < 2; i++) {
-		r->origin[i] = listener();
-		r->listen[i] = listener();
-	}
+	r->shared.metrics = metrics_new(r->n_shards);
+	r->shared.handover = handover_new(r->n_shards);
+	open_sockets(r);
 	open_plan(r);
 	rig_inside = true;
-	open = open_service(r, io);
+	open = open_shard(r, io, 0);
 	rig_inside = false;
+	if (r->n_shards > 1) {
+		assert_true(open && open_shard(r, io, 1));
+		handover_count(r->shared.handover, 0, MANY);
+	}
 	if (!open)
 		close_plan(r);
 	return open;
@@ -307,8 +340,8 @@ static void on_ended(void *arg)
 
 static void stop(struct rig *r)
 {
-	if (!r->stopping)
-		service_stop(r->service, on_ended, &r->ended);
+	for (unsigned i = 0; i < r->n_shards && !r->stopping; i++)
+		service_stop(r->shard[i].service, on_ended, &r->shard[i].ended);
 	r->stopping = true;
 }
 
@@ -405,19 +438,64 @@ static bool origins_step(struct rig *r)
 	return moved;
 }
 
+/* ---------------------------------------------------------------- the name server */
+static bool names_step(struct rig *r)
+{
+	static const uint8_t answer[] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4 };
+	uint8_t msg[512 + sizeof(answer) + 4];
+	struct sockaddr_in from, at = address(0);
+	socklen_t from_n = sizeof(from);
+	ssize_t n = recvfrom(r->names, msg, 512, 0, (struct sockaddr *)&from, &from_n);
+	const uint8_t *name = msg + 12;
+	bool is_a;
+
+	if (n < 12 + 5)
+		return false;
+	name += strlen((const char *)name) + 1;
+	assert_true(name + 4 <= msg + n);
+	is_a = name[1] == 1;
+	n = name + 4 - msg;
+	msg[2] = 0x84; /* an authoritative answer */
+	msg[3] = 0x80;
+	memset(msg + 6, 0, 6);
+	msg[7] = is_a; /* one answer */
+	if (is_a) {
+		memcpy(msg + n, answer, sizeof(answer));
+		n += (ssize_t)sizeof(answer);
+		memcpy(msg + n, &at.sin_addr, 4);
+		n += 4;
+	}
+	(void)!sendto(r->names, msg, (size_t)n, 0, (struct sockaddr *)&from, from_n);
+	return true;
+}
+
 /* ---------------------------------------------------------------- the client */
+static void start_line(const struct rig *r, char *to, size_t size)
+{
+	const char *start = r->s->start;
+	unsigned port = port_of(r->origin[0]);
+
+	if (!start)
+		snprintf(to, size, "CONNECT " HOST ":%u HTTP/1.1", port);
+	else if (!start[0])
+		snprintf(to, size, "GET http://n%u.test:%u/ HTTP/1.1", r->tag, port);
+	else
+		snprintf(to, size, "%s", start);
+}
+
 static void ask(struct rig *r)
 {
 	const struct scenario *s = r->s;
+	bool proxied = s->door == RIG_PROXIED && r->stage == 0;
 	char start[64];
 
 	must(n_tags < TAGS_MAX);
 	r->tag = n_tags++;
 	mark(r->tag);
-	snprintf(start, sizeof(start), "CONNECT " HOST ":%u HTTP/1.1", port_of(r->origin[0]));
-	r->n_asked = (uint32_t)snprintf(r->asked, sizeof(r->asked),
-					"%s\r\nHost: a\r\nUser-Agent: r%u\r\n%s\r\n",
-					s->start ? s->start : start, r->tag, s->fields);
+	start_line(r, start, sizeof(start));
+	r->n_asked = (uint32_t)snprintf(
+		r->asked, sizeof(r->asked), "%s%s\r\nHost: a\r\nUser-Agent: r%u\r\n%s\r\n",
+		proxied ? "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" : "", start, r->tag, s->fields);
 	r->n_asked_sent = r->n_body_sent = r->n_got = 0;
 	r->got[0] = 0;
 }
@@ -519,7 +597,7 @@ static bool client_step(struct rig *r)
 
 static void client_open(struct rig *r)
 {
-	struct sockaddr_in sin = address(port_of(r->listen[r->s->forward]));
+	struct sockaddr_in sin = address(port_of(r->shard[0].listen[r->s->door]));
 
 	r->client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(r->client >= 0);
@@ -528,17 +606,33 @@ static void client_open(struct rig *r)
 }
 
 /* ---------------------------------------------------------------- the run */
+uint32_t rig_hits(const struct rig *r)
+{
+	uint32_t hits = 0;
+
+	for (unsigned i = 0; i < r->n_shards; i++)
+		hits += fault_hits(r->shard[i].loop);
+	return hits;
+}
+
+static bool kills(const struct fault_rule *rule)
+{
+	return rule->kind == OP_SEND && (rule->res == -EPIPE || rule->res == -ECONNRESET);
+}
+
 /* The kernel has said that a connection is dead: then an origin that waits for the rest of a
  * request sees its end, too.  (Else culvert waits a second for the answer that may be there.) */
 static void end_dead(struct rig *r)
 {
-	const struct fault_rule *rule = &r->plan.rules[0];
-	uint32_t hits = fault_hits(r->loop);
+	uint32_t hits = rig_hits(r);
+	bool any = false;
 
 	if (hits == r->hits_seen)
 		return;
 	r->hits_seen = hits;
-	if (rule->kind != OP_SEND || (rule->res != -EPIPE && rule->res != -ECONNRESET))
+	for (uint32_t i = 0; i < r->plan.n_rules; i++)
+		any |= kills(&r->plan.rules[i]);
+	if (!any)
 		return;
 	while (accept_peer(r, r->origin[0]) || accept_peer(r, r->origin[1]))
 		;
@@ -562,10 +656,13 @@ static void turn(struct rig *r, bool *moved)
 	int n;
 
 	rig_inside = true;
-	n = loop_turn(r->loop, *moved ? 0 : 1);
+	n = loop_turn(r->shard[0].loop, *moved || r->n_shards > 1 ? 0 : 1);
+	if (r->n_shards > 1)
+		n += loop_turn(r->shard[1].loop, *moved || n ? 0 : 1);
 	rig_inside = false;
+	r->o.handed |= r->n_shards > 1 && service_connections(r->shard[1].service) > 0;
 	end_dead(r);
-	*moved = origins_step(r);
+	*moved = origins_step(r) | names_step(r);
 	if (r->client >= 0)
 		*moved |= client_step(r);
 	relieve(r, *moved);
@@ -578,8 +675,10 @@ static void check_time(struct rig *r, int64_t until)
 {
 	if (now_ms() < until)
 		return;
-	service_dump(r->service, 2);
-	loop_dump(r->loop, 2);
+	for (unsigned i = 0; i < r->n_shards; i++) {
+		service_dump(r->shard[i].service, 2);
+		loop_dump(r->shard[i].loop, 2);
+	}
 	rig_must(!"it ends");
 }
 
@@ -605,15 +704,44 @@ struct outcome rig_exchange(struct rig *r, const struct scenario *s)
 	return r->o;
 }
 
+static bool is_busy(const struct rig *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->n_shards; i++) {
+		const struct rig_shard *sh = &r->shard[i];
+
+		n += service_connections(sh->service) + exchange_count(sh->loop) +
+		     relay_count(sh->loop);
+	}
+	return n > 0;
+}
+
 void rig_settle(struct rig *r)
 {
 	int64_t until = now_ms() + RIG_LIMIT_MS;
 	bool moved = true;
 
-	while (service_connections(r->service) || exchange_count(r->loop) || relay_count(r->loop)) {
+	while (is_busy(r)) {
 		check_time(r, until);
 		turn(r, &moved);
 	}
+}
+
+static bool has_ended(const struct rig *r)
+{
+	for (unsigned i = 0; i < r->n_shards; i++)
+		if (!r->shard[i].ended || link_count(r->shard[i].loop))
+			return false;
+	return true;
+}
+
+static void close_shard(struct rig_shard *sh)
+{
+	rig_must(service_stopped(sh->service));
+	rig_must(exchange_count(sh->loop) == 0);
+	service_close(&sh->service);
+	loop_free(&sh->loop);
 }
 
 void rig_close(struct rig *r)
@@ -624,15 +752,13 @@ void rig_close(struct rig *r)
 	for (unsigned i = 0; i < RIG_PEERS; i++)
 		reset(&r->peers[i].fd);
 	stop(r);
-	while (!r->ended || link_count(r->loop)) {
+	while (!has_ended(r)) {
 		check_time(r, until);
 		turn(r, &moved);
 	}
 	for (unsigned i = 0; i < RIG_PEERS; i++)
 		reset(&r->peers[i].fd);
-	rig_must(service_stopped(r->service));
-	rig_must(exchange_count(r->loop) == 0);
-	service_close(&r->service);
-	loop_free(&r->loop);
+	for (unsigned i = 0; i < r->n_shards; i++)
+		close_shard(&r->shard[i]);
 	close_plan(r);
 }

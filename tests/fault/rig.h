@@ -1,9 +1,10 @@
-/* rig.h -- one shard's real service on a real loop, its clients and two origins, all turned by one
- * thread over loopback.
+/* rig.h -- one shard's real service on a real loop, its clients, two origins and a name server, all
+ * turned by one thread over loopback.
  *
  * Who calls it: the tests of this suite.  A run is
  *
- *   rig_open      service, two listeners (web, forward), an upstream of two servers
+ *   rig_open      service, its listeners, an upstream of two servers; for the scenario at hand a
+ *                 second shard, too, to which connections are handed over
  *   rig_exchange  one scenario to its end; what the client saw
  *   rig_settle    until nothing of it is left in the service
  *   rig_close     stops the service and asserts that everything was given back
@@ -28,15 +29,20 @@
 #define RIG_PEERS    8
 #define RIG_QUIET    30u
 
+enum rig_door { RIG_WEB = 0, RIG_FWD, RIG_PROXIED, RIG_DOORS };
+
 struct scenario {
 	const char *name;
-	const char *start, *fields; /* of the head; start NULL: CONNECT to the first origin */
-	const char *answer;         /* the origin's; NULL: none, it echoes at once */
-	unsigned good;              /* the status without a fault */
-	bool forward, body;
+	/* Of the head; start NULL: CONNECT to the first origin; "": GET of it, by its name. */
+	const char *start, *fields;
+	const char *answer; /* the origin's; NULL: none, it echoes at once */
+	unsigned good;      /* the status without a fault */
+	enum rig_door door;
+	bool body;
 	bool tunnel; /* after the answer: a ping, and the origin echoes */
 	bool twice;  /* a second request on the same connection */
 	bool drain;  /* the service is stopped when the origin has the request */
+	bool handed; /* the first shard hands the connection over to a second one */
 };
 extern const struct scenario rig_scenarios[];
 extern const unsigned rig_n_scenarios;
@@ -53,18 +59,24 @@ struct outcome {
 	bool complete;      /* everything that was asked came */
 	bool over;          /* the end was seen before that */
 	bool reached;       /* an origin had the head */
+	bool handed;        /* the second shard had the connection */
 	bool relieved;      /* it went on only when there was memory again */
 	uint64_t most_used; /* the budget's highest level between turns */
 };
 
 struct rig {
 	struct budget budget;
-	struct loop *loop;
+	unsigned n_shards;
+	struct rig_shard {
+		struct loop *loop;
+		struct service *service;
+		int listen[RIG_DOORS];
+		bool ended;
+	} shard[2];
 	struct config *config;
 	struct service_shared shared;
-	struct service *service;
 	struct fault_plan plan;
-	int listen[2], origin[2];
+	int origin[2], names;
 	int client; /* -1: none */
 	struct peer peers[RIG_PEERS];
 	const struct scenario *s;
@@ -74,12 +86,13 @@ struct rig {
 	uint32_t hits_seen;
 	uint64_t relief; /* != 0: the budget's limit once client and origins see nothing more */
 	unsigned n_quiet;
-	bool stopping, ended;
+	bool stopping;
 	struct outcome o;
 };
 
 /* False: loop or service refused to open for lack of memory (budget_max); all is given back. */
-bool rig_open(struct rig *, enum loop_io, uint64_t budget_max);
+bool rig_open(struct rig *, enum loop_io, uint64_t budget_max, const struct scenario *);
+uint32_t rig_hits(const struct rig *); /* faults met */
 struct outcome rig_exchange(struct rig *, const struct scenario *);
 void rig_settle(struct rig *);
 void rig_close(struct rig *);

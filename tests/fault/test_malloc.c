@@ -1,10 +1,11 @@
 /* Every malloc of culvert's own code fails, once or from then on: at start, and in each scenario.
  *
- * The linker puts the functions below in malloc's, calloc's and realloc's place (--wrap), for
- * culvert's objects and not for libraries.  Only calls of the shard's thread count, from inside a
- * start or a turn.  Always must hold what test_memory.c says. */
+ * The linker puts the functions below in the place of malloc and its like (--wrap), for culvert's
+ * objects; c-ares is given them by its own hook.  Only calls of the shard's thread count, from
+ * inside a start or a turn.  Always must hold what test_memory.c says. */
 #include "rig.h"
 
+#include <ares.h>
 #include <stdlib.h>
 
 #define PLENTY (64u << 20)
@@ -31,9 +32,11 @@ static bool refused(void)
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
 
 void *__wrap_malloc(size_t n)
 {
@@ -48,6 +51,11 @@ void *__wrap_calloc(size_t n, size_t size)
 void *__wrap_realloc(void *p, size_t n)
 {
 	return refused() ? NULL : __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+	return refused() ? NULL : __real_aligned_alloc(align, n);
 }
 
 static void arm(const struct rig *r, unsigned nth, bool for_ever)
@@ -69,7 +77,7 @@ static bool start(enum loop_io io, unsigned nth, bool for_ever)
 	memset(&r, 0, sizeof(r));
 	rig_context("start, malloc %u%s", nth, for_ever ? " and on" : "");
 	arm(&r, nth, for_ever);
-	open = rig_open(&r, io, PLENTY);
+	open = rig_open(&r, io, PLENTY, NULL);
 	plan.on = false;
 	rig_must(open || plan.hits);
 	if (open)
@@ -96,7 +104,7 @@ static bool run(enum loop_io io, const struct scenario *s, unsigned nth, bool fo
 
 	memset(&r, 0, sizeof(r));
 	rig_context("%s, malloc %u%s", s->name, nth, for_ever ? " and on" : "");
-	rig_must(rig_open(&r, io, PLENTY));
+	rig_must(rig_open(&r, io, PLENTY, s));
 	r.relief = PLENTY;
 	arm(&r, nth, for_ever);
 	o = rig_exchange(&r, s);
@@ -158,5 +166,7 @@ int main(void)
 					    cmocka_unit_test(test_log) };
 
 	rig_open_log();
+	must(ares_library_init_mem(ARES_LIB_INIT_ALL, __wrap_malloc, free, __wrap_realloc) ==
+	     ARES_SUCCESS);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,10 +10,10 @@
 #define STEP       4096u  /* the smallest thing that the budget is asked for */
 #define START_STEP 16384u /* at start only chunks and rings are */
 
-static void open_again(struct rig *r, enum loop_io io)
+static void open_again(struct rig *r, enum loop_io io, const struct scenario *s)
 {
 	memset(r, 0, sizeof(*r));
-	rig_must(rig_open(r, io, PLENTY));
+	rig_must(rig_open(r, io, PLENTY, s));
 }
 
 /* How far the budget rises in this scenario.  *keeps: so much more that connections are kept: near
@@ -25,7 +25,7 @@ static uint64_t need(enum loop_io io, const struct scenario *s, uint64_t *keeps)
 	uint64_t idle;
 
 	rig_context("%s, plenty", s->name);
-	open_again(&r, io);
+	open_again(&r, io, s);
 	idle = r.budget.used;
 	o = rig_exchange(&r, s);
 	rig_must(o.complete && o.status == s->good);
@@ -52,7 +52,7 @@ static bool run(enum loop_io io, const struct scenario *s, uint64_t more)
 	struct outcome o;
 
 	rig_context("%s with %llu bytes", s->name, (unsigned long long)more);
-	open_again(&r, io);
+	open_again(&r, io, s);
 	r.budget.max = r.budget.used + more;
 	r.relief = PLENTY;
 	o = rig_exchange(&r, s);
@@ -81,7 +81,7 @@ static void sweep_start(enum loop_io io)
 	for (; !open; max += START_STEP) {
 		memset(&r, 0, sizeof(r));
 		rig_context("start with %llu bytes", (unsigned long long)max);
-		open = rig_open(&r, io, max);
+		open = rig_open(&r, io, max, NULL);
 		rig_must(max < PLENTY);
 		if (open)
 			rig_close(&r);
