@@ -1,7 +1,7 @@
 /* exchange.h -- one request and its answer; knows no protocol and no socket.
  *
- *   down (h1, later h2, h3) --> req pipe --> filters --> up (upstream, tunnel, synth, …)
- *                           <-- rsp pipe <-- filters <--
+ *   down (h1, later h2, h3) --> req pipe --> up (upstream, tunnel, synth, …)
+ *                           <-- rsp pipe <--
  *
  *   end     who stands at one side: reads one pipe and feeds the other
  *   pipe    head -> body -> trailers, one direction; its state moves right only; bytes wait in its
@@ -69,12 +69,8 @@ extern const struct setting exchange_conf_half_close; /* uint8_t: 0 deliver, 1 a
 /* --- pipes --- */
 enum pipe_state { PIPE_EMPTY = 0, PIPE_HEAD, PIPE_BODY, PIPE_ENDED, PIPE_CUT };
 enum stop {
-	STOP_FULL = 1,
-	STOP_FILTER = 2,
-	STOP_LIMIT = 4,
-	STOP_UPGRADE = 8,
-	STOP_EXPECT = 16,
-	STOP_CONNECT = 32
+	STOP_FULL = 1,   /* over the high mark; or nobody takes it, and enough was discarded */
+	STOP_CONNECT = 2 /* nobody stands there yet who could use it: dialling, or in a queue */
 };
 
 #define PIPE_HIGH        (64u * 1024)
@@ -135,9 +131,10 @@ static inline bool pipe_done(const struct pipe *p)
 void pipe_reader_gone(struct pipe *);
 void pipe_stop(struct pipe *, enum stop);
 void pipe_go(struct pipe *, enum stop);
-/* Keeps what is taken, up to max bytes, so that another try can read the request again. */
+/* Keeps what is taken, up to max bytes, so that another try can read the request again.  No
+ * answerer asks for it yet: a request of which body bytes were taken is not tried twice. */
 void pipe_keep(struct pipe *, uint64_t max);
-bool pipe_can_rewind(const struct pipe *);
+bool pipe_can_rewind(const struct pipe *); /* nothing was taken, or all of it is kept */
 bool pipe_rewind(struct pipe *); /* everything taken so far is there again; false: no longer kept */
 void pipe_assert(const struct pipe *);
 
@@ -150,8 +147,9 @@ struct end_ops {
 	void (*on_room)(struct end *); /* my feeding pipe's stops fell to 0 */
 	/* at most once; answer with end_leave, at once or when the ops are idle */
 	void (*on_cut)(struct end *, const struct why *);
-	/* 101 and CONNECT: gives the link away with its unread bytes; NULL: not possible (h2, h3:
-	 * their pipes are pumped). The end has left then. */
+	/* 101 and CONNECT: gives the link away with its unread bytes; the end has left then.  Asked
+	 * of both ends when x->tunnel_ready; NULL: an end that never sets x->tunnel or
+	 * x->tunnel_ready. */
 	struct link *(*detach)(struct end *, struct bufq *unread);
 	void (*dump)(const struct end *, int fd);
 };
@@ -183,9 +181,9 @@ struct exchange_facts {
 /* --- the path --- */
 enum verdict {
 	STEP_NEXT = 0,
-	STEP_PARK,
-	STEP_AGAIN /* back to steps->again */,
-	STEP_DONE /* nothing is left: free it */
+	STEP_PARK,  /* the same step is run again at the next wake */
+	STEP_AGAIN, /* back to steps->again */
+	STEP_DONE   /* nothing is left: free it */
 };
 struct step {
 	const char *name;
@@ -230,7 +228,7 @@ struct exchange {
 	bool refused; /* exchange_refuse was called: `why` shall become a page */
 	bool cut;
 	bool forward; /* forward direction */
-	bool secure;  /* the client came over TLS */
+	bool secure;  /* the client came over TLS: never yet */
 	struct loop *loop;
 	struct task task; /* the driver */
 	const struct steps *steps;
@@ -275,11 +273,11 @@ struct exchange *exchange_new(struct loop *, const struct exchange_params *) MUS
 /* x->timeouts has been replaced: `total` counts from the beginning all the same. */
 void exchange_retimed(struct exchange *);
 void exchange_wake(struct exchange *); /* run the driver later this turn */
-/* Answers with a page instead of going on; only before a response head; the first call wins.
- * `detail`: static, or NULL. */
+/* Answers with a page instead of going on, or, once a response head stands, cuts; the first call
+ * wins.  `detail`: static, or NULL. */
 void exchange_refuse(struct exchange *, const struct why *, const char *detail);
-/* The end of everything; idempotent; the first cause wins.  Both pipes are cut; each end hears
- * on_cut() once. */
+/* The end of everything; idempotent; the first cause wins, and a refusal stays the cause when its
+ * page is cut.  Both pipes are cut; each end hears on_cut() once. */
 void exchange_cut(struct exchange *, const struct why *);
 /* Puts an answerer in place (it becomes reader of req, feeder of rsp); it hears on_data when the
  * driver runs. */
@@ -289,10 +287,6 @@ void exchange_attach_up(struct exchange *, struct end *);
 void end_fail(struct end *, const struct why *);
 /* The end is done with this exchange and must not be called any more. */
 void end_leave(struct end *);
-static inline bool end_attached(const struct end *e)
-{
-	return e->x != NULL;
-}
 
 /* --- per shard --- */
 int exchange_shard_open(struct loop *) MUST_CHECK; /* 0 or -ENOMEM */

@@ -191,7 +191,6 @@ void pipe_reader_gone(struct pipe *p)
 		p->state = PIPE_ENDED;
 	pipe_go(p, STOP_FULL);
 	pipe_go(p, STOP_CONNECT);
-	pipe_go(p, STOP_EXPECT);
 }
 
 void pipe_keep(struct pipe *p, uint64_t max)

@@ -292,12 +292,12 @@ static void test_back_pressure_between_the_marks(void **state)
 	pipe_take(&rig.x->req, &some, PIPE_HIGH / 2);
 	turn();
 	assert_int_equal(rig.down.room, 1);
-	pipe_stop(&rig.x->req, STOP_FILTER);
-	pipe_stop(&rig.x->req, STOP_LIMIT);
-	pipe_go(&rig.x->req, STOP_FILTER);
+	pipe_stop(&rig.x->req, STOP_CONNECT);
+	pipe_stop(&rig.x->req, STOP_FULL);
+	pipe_go(&rig.x->req, STOP_CONNECT);
 	turn();
 	assert_int_equal(rig.down.room, 1); /* a set of reasons: all must be gone */
-	pipe_go(&rig.x->req, STOP_LIMIT);
+	pipe_go(&rig.x->req, STOP_FULL);
 	turn();
 	assert_int_equal(rig.down.room, 2);
 	bufq_free(&some);
