@@ -5,14 +5,7 @@
 
 #include "base/str.h"
 
-enum why_flag {
-	WHY_RETRY = 1,
-	WHY_CLOSE = 2,
-	WHY_CLIENT = 4,
-	WHY_SERVER = 8,
-	WHY_AFTER = 16,
-	WHY_QUIET = 32
-};
+enum why_flag { WHY_RETRY = 1, WHY_CLOSE = 2, WHY_CLIENT = 4, WHY_SERVER = 8, WHY_AFTER = 16 };
 
 enum why_id {
 #define WHY(id, ...) WHY_##id,
