@@ -40,7 +40,6 @@ struct h1_client {
 	const struct h1_client_ops *ops;
 	void *arg;
 	struct client_job job;
-	uint64_t requests;
 };
 
 uint32_t h1_client_size(void)
@@ -48,19 +47,9 @@ uint32_t h1_client_size(void)
 	return sizeof(struct h1_client);
 }
 
-void *h1_client_arg(const struct h1_client *c)
-{
-	return c->arg;
-}
-
 bool h1_client_pinned(const struct h1_client *c)
 {
 	return c->pinned;
-}
-
-uint64_t h1_client_requests(const struct h1_client *c)
-{
-	return c->requests;
 }
 
 /* ---------------------------------------------------------------- the end of the connection */
@@ -115,7 +104,6 @@ static void finish(struct h1_client *c)
 			bufq_empty(&c->r.in) && !c->link->eof;
 
 	c->dl.recv_ms = c->dl.send_ms = 0;
-	c->requests++;
 	end_leave(&c->end);
 	if (!reusable) {
 		link_close(&c->link);
@@ -247,11 +235,9 @@ static void on_sent(struct link *l, int32_t n)
 /* ---------------------------------------------------------------- answer in */
 static struct h1_limits head_limits(const struct limits *l)
 {
-	return (struct h1_limits){
-		.head = (uint32_t)(l->response_head > UINT32_MAX ? UINT32_MAX : l->response_head),
-		.target = UINT32_MAX,
-		.fields = 1000
-	};
+	return (struct h1_limits){ .head = u32_limit(l->response_head),
+				   .target = UINT32_MAX,
+				   .fields = 1000 };
 }
 
 static const struct why *why_of_error(int err)

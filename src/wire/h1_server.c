@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct h1_conn {
 	struct conn c; /* first: serve/ sees this */
@@ -40,13 +39,9 @@ struct h1_conn {
 
 #define RATE_GRACE_MS 20000u /* body_rate_min is judged after this */
 
-struct wire_shard {
-	struct slab conns, clients;
-};
-
-static struct wire_shard *shard_of(struct loop *l)
+uint32_t h1_conn_size(void)
 {
-	return loop_slot(l, SLOT_WIRE);
+	return sizeof(struct h1_conn);
 }
 
 static void pump(struct h1_conn *c);
@@ -106,7 +101,7 @@ static void on_task(struct task *t)
 	}
 	must(!exchange_of(c));
 	c->c.magic = 0;
-	slab_put(&shard_of(c->c.loop)->conns, c);
+	slab_put(wire_conns(c->c.loop), c);
 }
 
 static void close_with(struct h1_conn *c, const struct why *cause)
@@ -400,13 +395,9 @@ static void refuse_head(struct h1_conn *c, struct exchange *x, int err)
 
 static struct h1_limits head_limits(const struct limits *l)
 {
-	return (struct h1_limits){
-		.head = (uint32_t)(l->request_head > UINT32_MAX ? UINT32_MAX : l->request_head),
-		.target =
-			(uint32_t)(l->request_target > UINT32_MAX ? UINT32_MAX : l->request_target),
-		.fields = (uint32_t)(l->request_headers > UINT32_MAX ? UINT32_MAX
-								     : l->request_headers)
-	};
+	return (struct h1_limits){ .head = u32_limit(l->request_head),
+				   .target = u32_limit(l->request_target),
+				   .fields = u32_limit(l->request_headers) };
 }
 
 /* The head stands: its body's framing decides how reading goes on. */
@@ -542,13 +533,13 @@ static bool skip_stray_line(struct h1_conn *c)
 	return false;
 }
 
-/* Goes as far as the bytes that are there allow. */
 /* More was thrown away of this request than an answered one is worth. */
 static bool nobody_takes_the_rest(const struct exchange *x)
 {
 	return x->req.reader_gone && (x->req.stops & STOP_FULL);
 }
 
+/* Goes as far as the bytes that are there allow. */
 static void pump(struct h1_conn *c)
 {
 	struct exchange *x;
@@ -594,10 +585,8 @@ static void on_eof(struct h1_conn *c)
 			conn_close(c, why(WHY_PEER_CLOSED));
 		return;
 	}
-	if (c->r.state == READ_DONE && !c->half_close_abort && !c->tunnel)
-		return;
-	if (c->r.state == READ_DONE && c->tunnel)
-		return; /* relay/ passes it on */
+	if (c->r.state == READ_DONE && (c->tunnel || !c->half_close_abort))
+		return; /* a tunnel's is passed on by relay/ */
 	if (!c->broken)
 		exchange_cut(x, why(WHY_CLIENT_ABORT));
 }
@@ -777,7 +766,7 @@ static void set_up(struct h1_conn *c, const struct conn_params *p)
 
 struct conn *h1_serve(const struct conn_params *p, struct bufq *first)
 {
-	struct h1_conn *c = slab_get(&shard_of(p->loop)->conns);
+	struct h1_conn *c = slab_get(wire_conns(p->loop));
 	struct link *link = p->link;
 
 	if (!c) {
@@ -797,31 +786,4 @@ struct conn *h1_serve(const struct conn_params *p, struct bufq *first)
 	}
 	link_read(link);
 	return &c->c;
-}
-
-int wire_shard_open(struct loop *l)
-{
-	struct wire_shard *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return -ENOMEM;
-	slab_init(&s->conns, "h1_conns", sizeof(struct h1_conn), loop_budget(l));
-	slab_init(&s->clients, "h1_clients", h1_client_size(), loop_budget(l));
-	loop_set_slot(l, SLOT_WIRE, s);
-	return 0;
-}
-
-void wire_shard_close(struct loop *l)
-{
-	struct wire_shard *s = shard_of(l);
-
-	slab_close(&s->conns);
-	slab_close(&s->clients);
-	free(s);
-	loop_set_slot(l, SLOT_WIRE, NULL);
-}
-
-struct slab *wire_clients(struct loop *l)
-{
-	return &shard_of(l)->clients;
 }

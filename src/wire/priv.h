@@ -1,5 +1,5 @@
 /* priv.h -- shared by the HTTP/1 server and client sides: deadlines, the reader of messages, the
- * writer of messages. */
+ * writer of messages; and the shard's memory of every codec. */
 #ifndef WIRE_PRIV_H
 #define WIRE_PRIV_H
 
@@ -39,9 +39,8 @@ bool h1_reader_put(struct h1_reader *, struct loop *, struct seg **, uint32_t n)
 int32_t h1_reader_head(struct h1_reader *, struct loop *, struct arena *, enum h1_role,
 		       const struct h1_limits *, char **head);
 void h1_reader_body(struct h1_reader *, enum body_kind, uint64_t length); /* after the head */
-/* Moves body bytes into the pipe.  */
-/* < 0: -enum h1_error or H1_NO_MEMORY */
 enum h1_progress { H1_NEED_BYTES = 0, H1_PIPE_FULL = 1, H1_COMPLETE = 2 };
+/* Moves body bytes into the pipe.  enum h1_progress; < 0: -enum h1_error or H1_NO_MEMORY. */
 int h1_reader_move(struct h1_reader *, struct loop *, struct pipe *,
 		   const struct h1_limits *trailers);
 
@@ -61,8 +60,16 @@ bool h1_writer_head(struct h1_writer *, struct loop *, h1_write_fn *, const stru
  * of `out`.  False: out of memory. */
 bool h1_writer_move(struct h1_writer *, struct loop *, struct pipe *) MUST_CHECK;
 
-/* --- per shard --- */
+/* A configured limit, which may be `off`, for a parser. */
+static inline uint32_t u32_limit(uint64_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+/* --- per shard (wire.c) --- */
+uint32_t h1_conn_size(void);
 uint32_t h1_client_size(void);
+struct slab *wire_conns(struct loop *);
 struct slab *wire_clients(struct loop *);
 
 #endif

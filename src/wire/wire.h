@@ -20,10 +20,10 @@
 
 /* ---------------------------------------------------------------- server side */
 enum conn_state {
-	CONN_NEW = 0 /* no byte yet */,
-	CONN_IDLE /* between requests */,
+	CONN_NEW = 0, /* no byte yet */
+	CONN_IDLE,    /* between requests */
 	CONN_ACTIVE,
-	CONN_CLOSING
+	CONN_CLOSING /* no callback any more */
 };
 
 struct conn;
@@ -100,7 +100,6 @@ struct client_result {
 /* Takes the link.  NULL: out of memory (the link is closed). */
 struct h1_client *h1_client_new(struct loop *, struct link *, const struct h1_client_ops *,
 				void *arg) MUST_CHECK;
-void *h1_client_arg(const struct h1_client *);
 /* Becomes x's up end: writes x->req.head (`host`: its Host, empty: the head's own) and the body,
  * reads the answer.  `result` is kept up to date until the end has left (lives in the exchange's
  * arena).  A failure is end_fail(): what it means is in `result`. */
@@ -117,7 +116,6 @@ void h1_client_idle(struct h1_client *);         /* now in a pool: watches for t
 void h1_client_close(struct h1_client **);
 /* it carried NTLM or Negotiate: never another client's */
 bool h1_client_pinned(const struct h1_client *);
-uint64_t h1_client_requests(const struct h1_client *);
 
 int wire_shard_open(struct loop *) MUST_CHECK;
 void wire_shard_close(struct loop *);
