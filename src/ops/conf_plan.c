@@ -310,7 +310,8 @@ static void number_routes(struct plan *plan)
 			plan->sites[i].routes[k].index = plan->n_routes++;
 }
 
-/* Who we are in Via: two culverts in a chain are no loop. */
+/* Who we are in Via: two culverts in a chain are no loop.  A proxy that the keeper starts again is
+ * the same one. */
 static void name_us(struct conf *c, struct plan *plan)
 {
 	uint32_t x = (uint32_t)getpid();

@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -345,20 +344,6 @@ static struct plan *writable(const struct plan *p)
 	return (struct plan *)(uintptr_t)p;
 }
 
-/* For Via: two proxies in a chain must not take each other for a loop. */
-static int name_process(struct proxy *x)
-{
-	struct plan *plan = writable(x->plan);
-	char *text = arena_alloc(plan->mem, 24);
-	uint32_t id;
-
-	if (!text || getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		return -ENOMEM;
-	plan->pseudonym =
-		(struct str){ .p = text, .n = (uint32_t)snprintf(text, 24, "culvert-%08x", id) };
-	return 0;
-}
-
 static int open_upstreams(struct proxy *x)
 {
 	struct plan *plan = writable(x->plan);
@@ -380,7 +365,7 @@ static int open_shared(struct proxy *x)
 	x->shared.handover = handover_new(x->plan->workers);
 	if (!x->shared.metrics || !x->shared.handover)
 		return -ENOMEM;
-	if (name_process(x) < 0 || open_upstreams(x) < 0)
+	if (open_upstreams(x) < 0)
 		return -ENOMEM;
 	return pipe2(x->wake, O_CLOEXEC | O_NONBLOCK) < 0 ? -errno : 0;
 }

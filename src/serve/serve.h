@@ -68,7 +68,7 @@ struct plan {
 	struct access_log_conf access_log;
 	uint64_t connections_max, memory_max; /* resolved */
 	uint32_t upstream_pool;
-	struct str pseudonym; /* for Via, unique to the process */
+	struct str pseudonym; /* for Via; of this keeper, so of all its proxies */
 };
 /* Empty, one reference, its own arena; NULL: out of memory. */
 struct plan *plan_new(void) MUST_CHECK;
