@@ -387,9 +387,12 @@ static void dump_all(int fd, void *arg)
 {
 	const struct proxy *x = arg;
 
-	for (unsigned i = 0; i < x->n_shards; i++)
+	for (unsigned i = 0; i < x->n_shards; i++) {
 		if (x->shard[i].service)
 			service_dump(x->shard[i].service, fd);
+		if (x->shard[i].loop)
+			loop_dump(x->shard[i].loop, fd);
+	}
 }
 
 static void open_gauges(struct proxy *x)

@@ -709,6 +709,7 @@ def test_p03_the_dump_says_where(make_rig):
     text = rig.culvert.stderr
     assert "SIGSEGV" in text and "shard 0" in text and "/held" in text, text
     assert re.search(r"culvert\(.*\+0x[0-9a-f]+\)", text), "a stack"
+    assert re.search(r"loop 0 \w+: turn \d+.*\n  fd \d+: ", text), "the ops that were under way"
     rig.a.on(lambda conn: (conn.read_request(), conn.respond(200, "again\n")))
     assert rig.get("/after").text == "again\n"
     rig.culvert.signal(signal.SIGTERM)
