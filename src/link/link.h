@@ -127,8 +127,8 @@ struct bound {    /* the keeper's result for one listener */
 };
 
 #define LISTEN_WHY 256
-/* Binds and listens as ARCHITECTURE.md "Listening" says: first socket without SO_REUSEPORT, then
- * the group; TCP_NODELAY set on the listening sockets.  0, or -errno with a sentence in why that
+/* Binds and listens: the first socket without SO_REUSEPORT, so that another owner shows, then the
+ * group; TCP_NODELAY set on the listening sockets.  0, or -errno with a sentence in why that
  * says what to do ("bind 0.0.0.0:80: permission denied: start as root, or set
  * net.ipv4.ip_unprivileged_port_start").  Port 0: all of the group get the same free one. */
 int listen_bind(const struct bind_conf *conf, unsigned shards, struct bound *out,

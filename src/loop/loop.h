@@ -17,14 +17,14 @@
  *            (loop_late: flushes).
  *   mail     work for another shard's loop, from any thread.
  *   turn     wait, done() of what completed, mail, alarms, tasks until none is left (bounded), late
- *            tasks, submit.
+ *            tasks, submit, done() of what ended there, and its tasks.
  *
  * done(), ring() and run() are called only from loop_turn(), never inside a submit.  One clock
  * reading per turn.  Wall clock and random bytes come from the loop too, so that the sim can script
  * them.
  *
  * An idle connection holds no buffer: bytes arrive as a counted seg out of one of the shard's two
- * rings of provided buffers (4 KiB for heads and small bodies, 64 KiB for a direction that proved
+ * rings of provided buffers (4 KiB for heads and small bodies, 68 KiB for a direction that proved
  * to be bulk); the epoll back end takes one from the same pools after readiness.  done() takes
  * op->seg (bytes at data[0..res)).  A receive that finds no memory reports -ENOBUFS, idle. */
 #ifndef LOOP_LOOP_H
@@ -183,19 +183,8 @@ void loop_task_off(struct loop *, struct task *); /* not queued any more, at onc
 /* any thread; takes the mail; false: the loop is gone */
 bool loop_post(struct loop *, struct mail *);
 
-/* --- the shard around it: pools and one opaque slot per room --- */
-enum shard_slot {
-	SLOT_LINK,
-	SLOT_WIRE,
-	SLOT_EXCHANGE,
-	SLOT_POLICY,
-	SLOT_ROUTE,
-	SLOT_ORIGIN,
-	SLOT_RELAY,
-	SLOT_SERVE,
-	SLOT_OPS,
-	SLOTS
-};
+/* --- the shard around it: pools, and an opaque slot for each room that keeps something --- */
+enum shard_slot { SLOT_LINK, SLOT_WIRE, SLOT_EXCHANGE, SLOT_ORIGIN, SLOT_RELAY, SLOT_SERVE, SLOTS };
 void *loop_slot(const struct loop *, enum shard_slot);
 void loop_set_slot(struct loop *, enum shard_slot, void *);
 struct seg_pool *loop_segs(struct loop *, enum seg_class);

@@ -138,9 +138,8 @@ void conf_net_print_net(struct out *o, const struct addr_net *n);
 void conf_fill(struct conf *c);
 /* What `inner` does not say is taken from `outer`. */
 void conf_fill_merge(const struct setting_group *g, const void *outer, void *inner);
-/* Lookups for the checks; NULL in, NULL out. */
+/* Lookup for the checks; NULL in, NULL out. */
 struct conf_node *conf_fill_get(struct conf_node *map, const char *key);
-struct conf_node *conf_fill_item(struct conf_node *list, uint32_t i);
 const struct setting *conf_fill_row(const struct setting_group *g, struct str key, uint32_t *base);
 
 /* --- conf_check.c --- */

@@ -431,12 +431,3 @@ struct conf_node *conf_fill_get(struct conf_node *map, const char *key)
 			return n;
 	return NULL;
 }
-
-struct conf_node *conf_fill_item(struct conf_node *list, uint32_t i)
-{
-	struct conf_node *n = list ? list->first : NULL;
-
-	while (n && i-- > 0)
-		n = n->next;
-	return n;
-}

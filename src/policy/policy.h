@@ -60,9 +60,6 @@ struct hygiene_params {
 	struct str pseudonym; /* of this process, in Via */
 	bool merge_slashes;
 	bool reject_encoded_slash;
-	/* upstream's `host:`; empty: keep the client's (web); set after routing by
-	 * hygiene_host() */
-	struct str host;
 };
 /* Request, web direction: path to its normal form, x->client by trusted_proxies, identity fields
  * removed or extended, hop-by-hop and nominated fields removed, TRACE/Max-Forwards, Via loop and
@@ -70,10 +67,10 @@ struct hygiene_params {
 const struct why *hygiene_web(struct exchange *, struct head *, const struct hygiene_params *);
 /* Request, forward direction: Host from the target, no identity fields written, path untouched. */
 const struct why *hygiene_forward(struct exchange *, struct head *, const struct hygiene_params *);
-/* Response on its way down (both directions): hop-by-hop and nominated fields removed, Via. */
-/* false: no memory */
+/* Response on its way down (both directions): hop-by-hop and nominated fields removed, Via.
+ * False: no memory. */
 bool hygiene_response(struct exchange *, struct head *, const struct hygiene_params *);
-/* host:port list of allow_hosts and allow_ports, judged before resolving. */
+/* Name and port, by allow_hosts and allow_ports, before resolving. */
 const struct why *access_target(const struct forward_conf *, struct str host, bool is_literal,
 				uint16_t port);
 /* Judges one address that is about to be dialled, in the forward direction. */
