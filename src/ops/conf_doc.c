@@ -1,5 +1,6 @@
 /* conf_doc.c -- what people read before they write: the starter file and docs/configuration.md,
- * both from the rows.  Exports: config_*. */
+ * both from the rows; and the metrics, from theirs.  Exports: config_*. */
+#include "base/metric.h"
 #include "ops/conf.h"
 
 #include <stdlib.h>
@@ -116,8 +117,9 @@ void config_starter(int fd)
 static const char reference_head[] =
 	"# Configuration\n"
 	"\n"
-	"<!-- Made from the tables in src/*/*_conf.c; do not edit.  tests/unit/test_conf.c\n"
-	"     compares it, and writes it anew when CULVERT_WRITE_DOCS is set. -->\n"
+	"<!-- Made from the tables in src/*/*_conf.c and src/base/metric.tbl; do not\n"
+	"     edit.  tests/unit/test_conf.c compares it, and writes it anew when\n"
+	"     CULVERT_WRITE_DOCS is set. -->\n"
 	"\n"
 	"One YAML file, read strictly: an unknown key, a wrong unit, a duplicate, a missing\n"
 	"upstream, clashing binds are errors, all told at once with their place; what is only\n"
@@ -136,8 +138,17 @@ static const char reference_head[] =
 	"* **Files**: relative names begin at the folder of the configuration file; the name\n"
 	"  of a log file has a `/`.\n"
 	"* **Anchors, aliases, tags** and a second document are refused.\n"
-	"* **Reload**: `live` settings take effect with a reload, `restart` settings with a\n"
-	"  restart.\n";
+	"* **Reload**: `live` settings will take effect with a reload, which is not there yet;\n"
+	"  today every change needs a restart.\n";
+
+static const char metrics_head[] =
+	"\n## Metrics\n\n"
+	"What `/metrics` of the `admin:` port shows. Labels come from configured names and fixed\n"
+	"words, never from traffic. `reason` is that of the access log\n"
+	"([closing.md](closing.md)): requests that waited too long in a queue are\n"
+	"`culvert_ends_total{reason=\"queue_timeout\"}`, tunnels that died `tunnel_reset` or\n"
+	"`tunnel_idle`.\n\n"
+	"| name | type | labels | |\n|---|---|---|---|\n";
 
 /* Escapes what would end a cell. */
 static void cell(FILE *f, const char *text)
@@ -246,6 +257,27 @@ static void section(FILE *f, const char *path, const struct setting_group *g)
 	sections_inside(f, path, g);
 }
 
+static void metrics(FILE *f)
+{
+	static const char *const words[] = { [METRIC_COUNTER] = "counter",
+					     [METRIC_GAUGE] = "gauge",
+					     [METRIC_HISTOGRAM] = "histogram" };
+	static const struct {
+		const char *name, *labels, *help;
+		enum metric_type type;
+	} rows[] = {
+#define METRIC(id, kind, family, label_names, text) \
+	{ .name = (family), .labels = (label_names), .help = (text), .type = METRIC_##kind },
+#include "base/metric.tbl"
+#undef METRIC
+	};
+
+	fputs(metrics_head, f);
+	for (unsigned i = 0; i < ARRAY_LEN(rows); i++)
+		fprintf(f, "| `%s` | %s | %s | %s |\n", rows[i].name, words[rows[i].type],
+			rows[i].labels, rows[i].help);
+}
+
 void config_reference(int fd)
 {
 	FILE *f = open_out(fd);
@@ -256,5 +288,6 @@ void config_reference(int fd)
 	fputs("\n## Top level\n\n", f);
 	table(f, &conf_top_group);
 	sections_inside(f, "", &conf_top_group);
+	metrics(f);
 	fclose(f);
 }
