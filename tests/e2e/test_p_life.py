@@ -247,6 +247,20 @@ def swallow(peer, total):
     assert got == total
 
 
+def swallow_chunks(peer):
+    """Reads chunks to the last one; how many bytes they were."""
+    got = 0
+    while size := int(peer.read_line(), 16):
+        if size > 1 << 20:
+            swallow(peer, size)
+        else:
+            peer.read_exactly(size)
+        assert peer.read_exactly(2) == b"\r\n"
+        got += size
+    assert peer.read_line() == b""
+    return got
+
+
 def unlimited(conf, port):
     conf["limits"] = {"request_body": "off"}
 
@@ -276,16 +290,7 @@ def test_p07_answer_over_4_gib(make_rig, framing):
         assert head.one("Content-Length") == str(total)
         swallow(client, total)
     else:
-        got = 0
-        while size := int(client.read_line(), 16):
-            if size > 1 << 20:
-                swallow(client, size)
-            else:
-                client.read_exactly(size)
-            assert client.read_exactly(2) == b"\r\n"
-            got += size
-        assert client.read_line() == b""
-        assert got == total
+        assert swallow_chunks(client) == total
     assert client.ask(request("GET", "/ping")).status == 200
     entry = rig.log.of(client, 2)[0]
     assert entry["bytes_out"] > total and entry["complete"] is True, entry
@@ -293,24 +298,59 @@ def test_p07_answer_over_4_gib(make_rig, framing):
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_p07_request_over_4_gib(make_rig):
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_p07_request_over_4_gib(make_rig, framing):
     total = 4 * GIB + 100
     rig = make_rig(unlimited)
     done = []
 
     def script(conn):
         head = conn.read_head()
-        assert head.one("Content-Length") == str(total)
-        swallow(conn, total)
+        if framing == "length":
+            assert head.one("Content-Length") == str(total)
+            swallow(conn, total)
+        else:
+            assert swallow_chunks(conn) == total
         done.append(total)
         conn.respond(200, "all")
     rig.a.on(script)
     client = rig.web(timeout=60)
-    client.send(request("POST", "/", fields=[f"Content-Length: {total}"]))
-    pour(client.sock, total)
+    if framing == "length":
+        client.send(request("POST", "/", fields=[f"Content-Length: {total}"]))
+        pour(client.sock, total)
+    else:
+        client.send(request("POST", "/", fields=["Transfer-Encoding: chunked"]) + b"%x\r\n" % total)
+        pour(client.sock, total)
+        client.send(b"\r\n0\r\n\r\n")
     assert client.read_response().text == "all" and done == [total]
     entry = rig.log.of(client)
-    assert entry["bytes_in"] > total, entry
+    assert total < entry["bytes_in"] < total + 1000, entry
+    assert client.ask(request("GET", "/ping")).status == 200
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_p07_tunnel_over_4_gib(make_rig):
+    """Both counters of a tunnel, of the log and of the metrics."""
+    total = 4 * GIB + 100
+    rig = make_rig()
+
+    def script(conn):
+        swallow(conn, total)
+        pour(conn.sock, total + 1)
+    rig.a.on(script)
+    client = rig.fwd(timeout=60)
+    client.connect(rig.a.authority)
+    pour(client.sock, total)
+    swallow(client, total + 1)
+    client.close()
+    entry = rig.log.of(client)
+    # what follows the heads: the CONNECT and its 200 are counted, too
+    assert total < entry["bytes_in"] < total + 1000, entry
+    assert total < entry["bytes_out"] < total + 1000, entry
+    metrics = rig.metrics()
+    moved = [metrics.value("culvert_tunnel_bytes_total", direction=way) for way in ("up", "down")]
+    assert moved == [total, total + 1]
 
 
 @pytest.mark.parametrize("length", [2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**53, 2**62])
