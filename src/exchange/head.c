@@ -4,6 +4,8 @@
  * letters, one table entry, one comparison eight bytes at a time. */
 #include "exchange/head.h"
 
+#include "base/load.h"
+
 #include <unistd.h>
 
 #define HOP        HDR_F_HOP
@@ -110,22 +112,6 @@ static const uint8_t slots[SLOTS] = {
 	[SLOT(7, 'a', 'v')] = HDR_ALT_SVC,
 };
 /* clang-format on */
-
-static inline uint64_t load64(const char *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint32_t load32(const char *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 /* The names once more, each where its id says: one load less than through hdr_table. */
 static const struct {

@@ -6,40 +6,17 @@
 #ifndef WIRE_H1_BYTES_H
 #define WIRE_H1_BYTES_H
 
+#include "base/load.h"
 #include "wire/h1_syntax.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-static inline uint64_t h1_load64(const char *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint32_t h1_load32(const char *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint16_t h1_load16(const char *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
 /* Whether p[0..8) is the literal. */
-#define H1_IS8(p, lit) (h1_load64(p) == h1_load64("" lit))
-#define H1_IS2(p, lit) (h1_load16(p) == h1_load16("" lit))
-#define H1_IS4(p, lit) (h1_load32(p) == h1_load32("" lit))
+#define H1_IS8(p, lit) (load64(p) == load64("" lit))
+#define H1_IS2(p, lit) (load16(p) == load16("" lit))
+#define H1_IS4(p, lit) (load32(p) == load32("" lit))
 
 /* tchar of RFC 9110 §5.6.2 */
 extern const uint8_t h1_token[256];
@@ -104,7 +81,7 @@ static inline uint32_t h1_mask_no_target(const char *p, char c)
 static inline uint32_t h1_mask_odd(const char *p, char c)
 {
 	const uint64_t each = 0x0101010101010101u;
-	uint64_t x = h1_load64(p);
+	uint64_t x = load64(p);
 	uint32_t mask = 0;
 
 	(void)c;
