@@ -86,7 +86,7 @@ struct access_record;
 struct access_names {
 	struct str listener, site, route;
 }; /* borrowed for the call */
-/* Packs what the log wants to know about the exchange; NULL: out of memory. */
+/* Packs what the log wants to know about the exchange; NULL: out of memory (record.c). */
 struct access_record *access_pack(const struct exchange *, const struct access_names *) MUST_CHECK;
 struct access_end {
 	const struct why *why;
