@@ -2,6 +2,8 @@
  * connection. */
 #include "world.h"
 
+#include <errno.h>
+
 /* More than a server's window, culvert's writer and its pipe hold: 64 KiB each. */
 #define MUCH 270000u
 
@@ -108,12 +110,76 @@ static void an_answer_outlives_its_stuck_request(void **state)
 	world_close(&w);
 }
 
+/* ---------------------------------------------------------------- sends that fail */
+#define GET "GET / HTTP/1.1\r\nHost: s\r\n\r\n"
+
+static const struct fault_plan broken_pipe = {
+	.n_rules = 1,
+	.rules = { { .kind = OP_SEND, .nth = 1, .res = -EPIPE } }
+};
+
+static struct sim_peer *call_broken(struct world *w)
+{
+	struct sim_peer *c;
+
+	world_open_faulty(w, world_conf, world_seed(), false, &broken_pipe);
+	world_serve(w, SERVER_1, SIM_ACCEPTS);
+	world_serve(w, SERVER_2, SIM_ACCEPTS);
+	c = world_call(w, WEB);
+	world_say(c, GET);
+	world_pass(w, SECONDS(1) / 2);
+	return c;
+}
+
+/* The system says that the connection is dead and nothing else comes of it: that is what is told,
+ * after a second, and not that the server was slow. */
+static void a_dead_connection_is_not_a_slow_server(void **state)
+{
+	struct world w;
+	struct sim_peer *c;
+	const char *line;
+
+	(void)state;
+	c = call_broken(&w);
+	assert_int_equal(c->n_got, 0);
+	world_pass(&w, SECONDS(1) / 2 + 10000);
+	assert_int_equal(world_head(c), 502);
+	assert_string_equal(world_field(c, "Proxy-Status"), "culvert; error=connection_terminated");
+	line = world_line(&w);
+	assert_string_equal(world_logged(line, "reason"), "connection_terminated");
+	assert_string_equal(world_logged(line, "attempts"), "1"); /* bytes may have gone out */
+	sim_fin(c);
+	run_until(&w, c->eof);
+	world_close(&w);
+}
+
+/* RFC 9112 §9.5: the answer may be there all the same. */
+static void an_answer_to_a_send_that_failed(void **state)
+{
+	struct world w;
+	struct sim_peer *c;
+
+	(void)state;
+	c = call_broken(&w);
+	world_say(w.server, "HTTP/1.1 403 No\r\nContent-Length: 12\r\n\r\nno ");
+	run_until(&w, world_head(c) == 403);
+	world_pass(&w, SECONDS(30)); /* the head has come: response_idle counts now */
+	world_say(w.server, "no no no!");
+	run_until(&w, w.server->eof || w.server->reset); /* never pooled */
+	assert_string_equal(world_logged(world_line(&w), "complete"), "true");
+	sim_fin(c);
+	run_until(&w, c->eof);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_taken_for_send_idle),
 		cmocka_unit_test(a_slow_server_lives),
 		cmocka_unit_test(an_answer_outlives_its_stuck_request),
+		cmocka_unit_test(a_dead_connection_is_not_a_slow_server),
+		cmocka_unit_test(an_answer_to_a_send_that_failed),
 	};
 
 	return cmocka_run_group_tests_name("not_taken", tests, world_group_setup,
