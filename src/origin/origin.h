@@ -5,7 +5,8 @@
  *   queue     requests that wait because every server they may go to is at its max_connections
  *   places    how many connections each of those servers has, exactly, over all shards
  *   attempt   one try at one server: an end of its own with its own `why`
- *   pool      idle connections of one shard, keyed by (direction, server or host:port, address)
+ *   pool      connections of one shard, idle ones kept: in a group for each server, and for each
+ *             host:port of the forward direction
  *   synth     own pages: errors, respond, redirect
  *   tunnel    CONNECT: dials, answers 200, hands both links to relay/ */
 #ifndef ORIGIN_ORIGIN_H
@@ -46,8 +47,9 @@ struct upstreams_conf {
 struct setting;
 extern const struct setting origin_conf_upstreams; /* struct upstreams_conf */
 
-/* --- registry: what outlives a plan; shared by all shards, atomics only --- */
-struct upstream; /* health, connection counts */
+/* --- registry: what outlives a plan; shared by all shards: atomics, and one lock (places.c) that
+ * only upstreams with a max_connections have --- */
+struct upstream; /* health, requests at each server, places */
 /* `shards`: how many will use it, numbered from 0. */
 struct upstream *upstream_new(const struct upstream_conf *, struct metrics *,
 			      unsigned shards) MUST_CHECK;

@@ -121,8 +121,9 @@ static const struct setting upstream_rows[] = {
 		.def = "round_robin",
 		.words = balance_words,
 		.later = "hash maglev ewma random source cookie",
-		.doc = "`round_robin` (smooth, weighted), `least_connections`, or `p2c` (the "
-		       "better of two at random). All shards count together.",
+		.doc = "`round_robin` (smooth, weighted, each shard by itself), "
+		       "`least_connections`, or `p2c` (the better of two at random): these "
+		       "two go by the requests of all shards.",
 	},
 	{
 		.name = "host",

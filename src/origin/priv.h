@@ -134,7 +134,6 @@ struct origin_shard {
 	struct queue **queues; /* by upstream index; NULL: no limit, or not used yet */
 	uint32_t n_queues;
 	uint64_t rng;
-	uint32_t slot_retry_reused;
 };
 struct origin_shard *origin_shard(struct loop *);
 uint64_t origin_random(struct origin_shard *);
