@@ -38,7 +38,7 @@ struct conf_node {
 struct conf_note {
 	struct conf_note *next;
 	uint32_t line, column, pos, end;
-	bool warning, no_source;
+	bool warning;
 	struct str text;
 };
 

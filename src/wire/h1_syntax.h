@@ -100,8 +100,6 @@ struct h1_write {
 	bool upgrade;     /* Connection: upgrade, Upgrade: head->upgrade */
 	bool te_trailers; /* TE: trailers and Connection: TE */
 	bool absolute;    /* request: absolute-form (to a parent proxy) */
-	/* response: say HTTP/1.1 all the same (RFC 9112 §2.3); request: never set */
-	bool http10;
 };
 /* An upper bound of what h1_write_* will write. */
 uint32_t h1_write_bound(const struct head *h);

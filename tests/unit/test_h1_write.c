@@ -110,7 +110,7 @@ static void test_response(void **state)
 	RSP_IS(W(.length = true, .keep_alive = true),
 	       "HTTP/1.1 404 Nothing \r\nContent-Length: 5\r\nConnection: keep-alive\r\n"
 	       "Date: x\r\nServer: y\r\n\r\n");
-	RSP_IS(W(.length = true, .keep_alive = true, .close = true, .http10 = true),
+	RSP_IS(W(.length = true, .keep_alive = true, .close = true),
 	       "HTTP/1.1 404 Nothing \r\nContent-Length: 5\r\nConnection: close\r\n"
 	       "Date: x\r\nServer: y\r\n\r\n");
 	RSP_IS(W(.chunked = true), "HTTP/1.1 404 Nothing \r\nTransfer-Encoding: chunked\r\n"
