@@ -138,7 +138,7 @@ static inline struct h1_write write_as_read(const struct head *h)
 	};
 }
 
-/* THREATS: memory below 100 times the bytes received, with a floor of 4 KiB. */
+/* Memory stays below 100 times the bytes received, with a floor of 4 KiB. */
 static inline void check_memory(const struct arena *a, uint32_t n)
 {
 	must(a->taken <= 100 * (uint64_t)n + 4096);

@@ -5,8 +5,8 @@
 
 #include "ops/ops.h"
 
-/* Runs until the proxy has ended.  Takes the configuration.  Returns the exit code of INTERFACE.md
- * §1. */
+/* Runs until the proxy has ended.  Takes the configuration.  Returns the exit code that
+ * README.md lists. */
 int keeper_run(struct config *config, const char *version);
 
 #endif

@@ -24,7 +24,7 @@ struct addr_net { /* v4 networks are kept as v4-mapped v6: 96 + prefix bits */
 };
 
 /* "1.2.3.4", "[::1]", "::1"; port in host order.  Strict dotted quad (no octal, no short forms):
- * those are names, which getaddrinfo-style resolving must never see as addresses (THREATS G01). */
+ * those are names, which getaddrinfo-style resolving must never see as addresses. */
 bool addr_parse_ip(struct str s, uint16_t port, struct addr *out) MUST_CHECK;
 /* "10.0.0.0/8", "::1", "fd00::/8"; host bits must be 0. */
 bool addr_parse_net(struct str s, struct addr_net *out) MUST_CHECK;

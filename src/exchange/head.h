@@ -156,7 +156,7 @@ void head_remove(struct head *h, enum hdr_id id); /* all of them */
 /* Drops every field any of whose flags is in `mask`. */
 void head_remove_flags(struct head *h, uint32_t mask);
 /* Whether the name has a '_' or '.' and, with those read as '-', is that of an IDENT, FRAME or HOP
- * row (THREATS K05). */
+ * row: some servers cannot tell them apart. */
 bool head_field_folds(struct str name);
 /* The text of a status: "Not Found"; "" when unknown. */
 struct str head_reason(unsigned status);

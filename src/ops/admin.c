@@ -1,8 +1,8 @@
 /* admin.c -- the admin port's own small HTTP/1.1 server: GET and HEAD, a table of paths, one answer
  * each.
  *
- * It is apart from the data path on purpose: when that is at its limits, this still answers
- * (THREATS L06).  It takes nothing out of limits.connections nor limits.memory; its own limits are
+ * It is apart from the data path on purpose: when that is at its limits, this still answers.
+ * It takes nothing out of limits.connections nor limits.memory; its own limits are
  * ADMIN_CONNS connections, HEAD_MAX bytes of input each, and a deadline on everything.  When all
  * connections are taken, the one that has been quiet longest makes room.
  *
@@ -10,8 +10,8 @@
  *                                                       `-> lingering close
  *
  * A page in a browser cannot use it: there is no CORS, and without a token a request is refused
- * that says where it comes from, or whose Host is a name that somebody else may own (DNS rebinding,
- * THREATS L02). */
+ * that says where it comes from, or whose Host is a name that somebody else may own (DNS
+ * rebinding). */
 #include "ops/admin.h"
 
 #include "wire/wire.h"

@@ -91,7 +91,7 @@ struct proxy_params {
 	int keeper_fd; /* socket pair to the keeper */
 	const char *version;
 };
-/* Runs until drained.  Exit code of INTERFACE.md §1. */
+/* Runs until drained.  0: clean; 1: the start failed; 3: something was cut at the end. */
 int proxy_run(const struct proxy_params *);
 
 #endif

@@ -1,7 +1,7 @@
 /* access.c -- who may ask, and what the forward direction may reach.
  *
  * Names are judged before resolving (allow_hosts, allow_ports); addresses just before each is
- * dialled, so that no name and no second answer leads around it (THREATS G01-G04).  Pure. */
+ * dialled, so that no name and no second answer leads around it.  Pure. */
 #include "policy/policy.h"
 
 bool access_from(const struct addr_net *nets, uint32_t n, const struct addr *client)

@@ -6,7 +6,7 @@
  *   forward  Host comes from the target; identity is not written; the path is not touched; Via
  *
  * Fields that Connection nominates are dropped from the received set, before anything of ours is
- * added (THREATS A23). */
+ * added: a client must not name away what we say of it. */
 #include "policy/policy.h"
 
 #include <stdio.h>

@@ -2,8 +2,7 @@
  *
  *   screen   hygiene (always first): hop-by-hop fields, normal form of the path, client identity,
  *            loops; then access rules
- *   dial     destination policy: judged on each address just before it is dialled (THREATS G01,
- *            G02)
+ *   dial     destination policy: judged on each address just before it is dialled
  *   log      the access log
  *
  * A filter answers with a row of why.tbl; why(WHY_NONE) means: go on. */

@@ -11,7 +11,7 @@
  *
  * A size of 0 leads from SIZE_LF to LAST.  Extensions are dropped; they are looked at only to find
  * where they end, and a line end inside a quoted string is refused: some servers see it, some do
- * not (THREATS A21). */
+ * not. */
 #include "wire/h1_bytes.h"
 
 enum chunk_state {

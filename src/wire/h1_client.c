@@ -439,7 +439,8 @@ static void on_recv(struct link *l, int32_t res, struct seg **seg)
 			on_over(c, res);
 		return;
 	}
-	/* Idle: whatever comes, this connection answers nobody any more (THREATS O08). */
+	/* Idle: whatever comes, this connection answers nobody any more: it could be
+	 * taken for the next request's answer. */
 	if (res > 0)
 		seg_drop(seg);
 	link_close(&c->link);

@@ -213,8 +213,7 @@ static const uint64_t special[] = {
 	[H1_TRAILERS] = ~(uint64_t)0,
 };
 
-/* Trailers keep what neither frames, routes, authenticates, identifies nor sets cookies (THREATS
- * A20). */
+/* Trailers keep what neither frames, routes, authenticates, identifies nor sets cookies. */
 static bool may_trail(const struct field *f)
 {
 	return !(f->flags &
@@ -357,7 +356,7 @@ static void nominate_all(const struct h1_fields *p, struct head *h)
 	head_remove(h, HDR_CONNECTION);
 }
 
-/* All protocols of all Upgrade lines but h2c, which is for one hop (RFC 9110 §7.8, THREATS A18). */
+/* All protocols of all Upgrade lines but h2c, which is for one hop (RFC 9110 §7.8). */
 static int join_upgrade(const struct h1_fields *p, struct head *h, struct arena *a)
 {
 	uint32_t size = 0;

@@ -7,7 +7,7 @@
 
 #include "wire/h1_bytes.h"
 
-#define H1_CONNECTION_MAX 100u /* tokens of Connection (THREATS G12) */
+#define H1_CONNECTION_MAX 100u /* tokens of Connection: each is looked for among all fields */
 
 struct h1_fields {
 	/* set by the caller */

@@ -262,7 +262,7 @@ static bool client_keeps(const struct h1_conn *c)
 }
 
 /* The client's FIN came behind this request; or bytes that were meant for a tunnel that does not
- * come: they must not be read as a request with the proxy's trust (THREATS A19). */
+ * come: they must not be read as a request with the proxy's trust. */
 static bool nothing_may_follow(const struct h1_conn *c)
 {
 	bool more = !bufq_empty(&c->r.in);

@@ -2,8 +2,7 @@
  * [RFC 3986 §3.1, §3.2; RFC 9112 §3.2.2; RFC 9110 §4.2.4, §7.2]
  *
  * Narrower than the grammar: a host is an IPv6 literal in brackets or labels of letters, digits and
- * "-_~", so that no two spellings of one host exist beyond case and a trailing dot (THREATS
- * G03). */
+ * "-_~", so that no two spellings of one host exist beyond case and a trailing dot. */
 #include "wire/h1_bytes.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* Who may ask, and what the forward direction may reach (THREATS G01-G04). */
+/* Who may ask, and what the forward direction may reach. */
 #include "unit.h"
 
 #include "policy/policy.h"

@@ -1,4 +1,4 @@
-/* test_h1_request.c -- request heads: THREATS A01-A04, A08-A18, A23-A26, G12, G13. */
+/* test_h1_request.c -- request heads: framing, syntax, targets, fields, limits. */
 #include "h1_case.h"
 
 #define IS(text, detail) case_is(c, H1_REQUEST, text, detail)
