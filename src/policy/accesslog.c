@@ -1,4 +1,5 @@
-/* accesslog.c -- one line per request, tunnel and refused connection: JSON or combined.
+/* accesslog.c -- one line per request, tunnel and refused connection: JSON or combined.  Exports:
+ * access_*, line_*, text_cut
  *
  * Written straight into the shard's ring: no allocation, no printf.  A line is at most LINE_ROOM
  * bytes: each text has a limit (below), counted after escaping, and ends in a mark where it was
