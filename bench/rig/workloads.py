@@ -2,13 +2,15 @@
 
 import dataclasses
 
-from .contestants import (CONNECT_EPOLL, CONNECT_URING, CULVERT_EPOLL, CULVERT_URING, FORWARD_EPOLL,
-                          FORWARD_URING, HAPROXY, HAPROXY_SPLICE, HAPROXY_TCP, NGINX, RELAY_COPY,
-                          RELAY_EPOLL, RELAY_SPLICE, RELAY_URING, RELAY_URING_BULK, SQUID,
-                          SQUID_CONNECT, TINYPROXY, culvert_with_routes)
+from .contestants import (CONNECT_EPOLL, CONNECT_URING, CULVERT_EPOLL, CULVERT_EPOLL_COMBINED,
+                          CULVERT_URING, CULVERT_URING_COMBINED, FORWARD_EPOLL, FORWARD_URING,
+                          HAPROXY, HAPROXY_SPLICE, HAPROXY_TCP, NGINX, RELAY_COPY, RELAY_EPOLL,
+                          RELAY_SPLICE, RELAY_URING, RELAY_URING_BULK, SQUID, SQUID_CONNECT,
+                          TINYPROXY, culvert_with_routes)
 
 PROXIES = (CULVERT_URING, CULVERT_EPOLL, NGINX, HAPROXY)
 ALL = PROXIES + (RELAY_URING, RELAY_EPOLL)
+MAIN = ALL + (CULVERT_URING_COMBINED, CULVERT_EPOLL_COMBINED)
 BULK = PROXIES + (RELAY_URING_BULK,)
 FORWARD = (FORWARD_URING, FORWARD_EPOLL, CULVERT_URING, CULVERT_EPOLL, SQUID, TINYPROXY)
 TUNNEL = (CONNECT_URING, CONNECT_EPOLL, HAPROXY_TCP, HAPROXY_SPLICE, SQUID_CONNECT, RELAY_COPY,
@@ -35,7 +37,7 @@ def _keep_alive(name, connections, **more):
 
 
 WORKLOADS = {w.name: w for w in (
-    _keep_alive("main", 64),
+    _keep_alive("main", 64, contestants=MAIN),
     _keep_alive("m1", 1),
     _keep_alive("m4", 4),
     _keep_alive("m16", 16),
