@@ -208,6 +208,7 @@ void attempt_begin(const struct attempt_params *p)
 	if (!a) {
 		if (p->hold)
 			p->hold->let_go(p->hold, p->x->loop);
+		pool_group_release(s, p->group); /* a target's, made for this */
 		exchange_refuse(p->x, why(WHY_MEMORY), NULL);
 		return;
 	}
