@@ -166,7 +166,9 @@ static inline void loop_defer(struct loop *loop, struct op *op, int32_t res)
 /* Finishes what was deferred before the call; returns how many. */
 unsigned loop_reap_deferred(struct loop *);
 
-/* What the two real back ends share. */
+/* --- real.c: what the two real back ends share --- */
+/* how often the wall clock is asked where it stands against the monotonic one */
+#define LOOP_WALL_EVERY_US 100000u
 int loop_real_socket(struct loop *, int family, int type);
 int loop_real_sockopt(struct loop *, int fd, int level, int name, const void *val, socklen_t n);
 int loop_real_sockname(struct loop *, int fd, bool peer, struct sockaddr *, socklen_t *);
