@@ -1,5 +1,5 @@
 /* names.h -- what resolve.c stands on: the name servers (dns.c, the only file that knows c-ares),
- * the hosts file (hosts.c) and resolv.conf (resolvconf.c). */
+ * the hosts file (hosts.c), resolv.conf (resolvconf.c), and what a name is (qname.c). */
 #ifndef LINK_NAMES_H
 #define LINK_NAMES_H
 
@@ -19,6 +19,22 @@ struct resolvconf {
 };
 /* Fills *rc; what is not understood is passed over; no server: 127.0.0.1, as libc does. */
 void resolvconf_parse(struct resolvconf *rc, struct str text);
+
+/* --- qname.c --- pure */
+struct qname { /* a name as it was asked for */
+	uint8_t n, dots;
+	bool absolute;               /* ended in a dot: no search list */
+	char text[NAME_MAX_LEN + 1]; /* lower case, no dot at the end */
+};
+/* Copies the name in lower case into *q, which is zeroed, and counts its dots.  False: not a name
+ * that can be asked. */
+bool qname_take(struct qname *q, struct str s) MUST_CHECK;
+/* The k-th name to be tried, into text (NAME_MAX_LEN + 1 bytes); *n 0: too long with this suffix.
+ * rc NULL: no search list.  False: there is none.  [resolv.conf(5): ndots] */
+bool qname_candidate(const struct qname *q, const struct resolvconf *rc, uint32_t k, char *text,
+		     uint32_t *n);
+/* The name is this domain, or in it. */
+bool qname_ends_in(struct str name, struct str domain);
 
 /* --- watched files: read anew when they change; looked at once a second at most --- */
 struct watched {

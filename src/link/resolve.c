@@ -25,7 +25,6 @@
 
 #include "base/map.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define CACHE_MAX   4096 /* names */
@@ -87,11 +86,8 @@ struct resolve {
 	void *arg;
 	struct answer *answer; /* counted; when ready */
 	unsigned flags;
-	bool absolute; /* ended in a dot: no search list */
-	uint8_t dots;
-	uint8_t candidate;
-	uint8_t n;
-	char text[NAME_MAX_LEN + 1]; /* lower case, no dot at the end */
+	uint8_t candidate; /* which one is at hand */
+	struct qname name;
 };
 
 struct resolver {
@@ -181,83 +177,6 @@ void answer_drop(struct answer **ap)
 		return;
 	pool_give(a->budget, a->pool, sizeof(*a));
 	free(a);
-}
-
-/* --- names, pure --- */
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-/* Letters, digits, hyphen, and the underscore that people use all the same. */
-static bool is_name_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_';
-}
-
-/* "1", "0x7f": what inet_aton() would take for a number, and no top-level domain. */
-static bool is_number(struct str label)
-{
-	uint32_t i = 0;
-
-	if (label.n >= 2 && label.p[0] == '0' && label.p[1] == 'x')
-		return true;
-	while (i < label.n && is_digit(label.p[i]))
-		i++;
-	return i == label.n;
-}
-
-/* Copies the name in lower case and counts its dots.  False: not a name that can be asked. */
-static bool take_name(struct resolve *q, struct str s)
-{
-	uint32_t label = 0;
-
-	q->absolute = s.n > 1 && s.p[s.n - 1] == '.';
-	s.n -= q->absolute;
-	if (s.n == 0 || s.n > NAME_MAX_LEN)
-		return false;
-	for (uint32_t i = 0; i < s.n; i++) {
-		char c = s.p[i] >= 'A' && s.p[i] <= 'Z' ? (char)(s.p[i] | 0x20) : s.p[i];
-
-		q->text[i] = c;
-		if (c == '.' && (i == label || i + 1 == s.n))
-			return false;
-		if (c == '.') {
-			q->dots++;
-			label = i + 1;
-		} else if (!is_name_char(c) || i - label >= 63) {
-			return false;
-		}
-	}
-	q->n = (uint8_t)s.n;
-	return !is_number((struct str){ q->text + label, s.n - label });
-}
-
-static bool ends_in(struct str s, struct str domain)
-{
-	if (s.n < domain.n || memcmp(s.p + s.n - domain.n, domain.p, domain.n) != 0)
-		return false;
-	return s.n == domain.n || s.p[s.n - domain.n - 1] == '.';
-}
-
-/* The k-th name to be tried; false: there is none.  [resolv.conf(5): ndots] */
-static bool candidate(const struct resolver *r, const struct resolve *q, uint32_t k, char *text,
-		      uint32_t *n)
-{
-	bool search = (q->flags & RESOLVE_SEARCH) && !q->absolute;
-	uint32_t n_search = search ? r->rc.n_search : 0;
-	uint32_t plain_at = search && q->dots < r->rc.ndots ? n_search : 0;
-	int len;
-
-	if (k > n_search)
-		return false;
-	if (k == plain_at)
-		len = snprintf(text, NAME_MAX_LEN + 1, "%.*s", (int)q->n, q->text);
-	else
-		len = snprintf(text, NAME_MAX_LEN + 1, "%.*s.%s", (int)q->n, q->text,
-			       r->rc.search[k > plain_at ? k - 1 : k]);
-	*n = len > (int)NAME_MAX_LEN ? 0 : (uint32_t)len;
-	return true;
 }
 
 /* --- the cache --- */
@@ -422,14 +341,14 @@ static bool look_special(struct resolve *q, struct str name)
 {
 	struct addr loopback[2];
 
-	if (ends_in(name, STR("localhost"))) {
+	if (qname_ends_in(name, STR("localhost"))) {
 		if (!addr_parse_ip(STR("127.0.0.1"), 0, &loopback[0]) ||
 		    !addr_parse_ip(STR("::1"), 0, &loopback[1]))
 			return false;
 		decide_local(q, loopback, 2);
 		return true;
 	}
-	if (!ends_in(name, STR("invalid")) && !ends_in(name, STR("onion")))
+	if (!qname_ends_in(name, STR("invalid")) && !qname_ends_in(name, STR("onion")))
 		return false;
 	decide(q, -ENOENT, NULL);
 	return true;
@@ -449,6 +368,13 @@ static bool look_in_hosts(struct resolve *q, struct str name)
 	return n > 0;
 }
 
+static bool candidate(const struct resolve *q, char *text, uint32_t *n)
+{
+	bool search = q->flags & RESOLVE_SEARCH;
+
+	return qname_candidate(&q->name, search ? &q->resolver->rc : NULL, q->candidate, text, n);
+}
+
 /* Goes on with the candidate at hand; ends with the question decided or waiting. */
 static void look(struct resolve *q)
 {
@@ -458,9 +384,9 @@ static void look(struct resolve *q)
 	struct name *m;
 
 	list_remove(&q->node);
-	while (candidate(r, q, q->candidate, text, &name.n) && name.n == 0)
+	while (candidate(q, text, &name.n) && name.n == 0)
 		q->candidate++; /* too long with this suffix */
-	if (!candidate(r, q, q->candidate, text, &name.n)) {
+	if (!candidate(q, text, &name.n)) {
 		decide(q, -ENOENT, NULL);
 		return;
 	}
@@ -828,7 +754,7 @@ struct resolve *resolve_name(struct resolver *r, struct str name, unsigned flags
 	list_init(&q->node);
 	if (!r->fake)
 		read_resolvconf(r);
-	if (take_name(q, name))
+	if (qname_take(&q->name, name))
 		look(q);
 	else
 		decide(q, -ENOENT, NULL);
