@@ -229,6 +229,9 @@ struct exchange {
 	bool cut;
 	bool forward; /* forward direction */
 	bool secure;  /* the client came over TLS: never yet */
+	/* the steps have judged the body by `limits`, which are its route's: from here on whoever
+	 * reads it does */
+	bool body_limited;
 	struct loop *loop;
 	struct task task; /* the driver */
 	const struct steps *steps;

@@ -92,12 +92,15 @@ static void take_route_settings(struct exchange *x)
 		x->limits = l->route_limits[i];
 }
 
-/* A route may allow less than what the head has announced. */
-static bool body_fits(const struct exchange *x)
+/* A route may allow less than its listener, or more: nobody judges before it is known, and some of
+ * the body may be there by then. */
+static enum verdict judge_body(struct exchange *x)
 {
 	const struct head *h = x->req.head;
+	uint64_t n = h->body == BODY_LENGTH ? h->length : x->req.total;
 
-	return h->body != BODY_LENGTH || h->length <= x->limits->request_body;
+	x->body_limited = true;
+	return n <= x->limits->request_body ? STEP_NEXT : refuse(x, WHY_BODY_TOO_LARGE, NULL);
 }
 
 static enum verdict route_web(struct exchange *x)
@@ -108,7 +111,7 @@ static enum verdict route_web(struct exchange *x)
 	if (!x->route)
 		return refuse(x, WHY_NO_ROUTE, NULL);
 	take_route_settings(x);
-	return body_fits(x) ? STEP_NEXT : refuse(x, WHY_BODY_TOO_LARGE, NULL);
+	return judge_body(x);
 }
 
 static enum verdict route_forward(struct exchange *x)
@@ -119,7 +122,7 @@ static enum verdict route_forward(struct exchange *x)
 	const struct why *w = access_target(&x->listener->forward, h->host,
 					    addr_parse_ip(h->host, port, &literal), port);
 
-	return w->id ? refuse(x, (enum why_id)w->id, NULL) : STEP_NEXT;
+	return w->id ? refuse(x, (enum why_id)w->id, NULL) : judge_body(x);
 }
 
 static enum verdict route(struct exchange *x)

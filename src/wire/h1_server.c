@@ -417,8 +417,6 @@ static void take_head(struct h1_conn *c, struct exchange *x, struct head *h)
 		pipe_end(&x->req, NULL);
 		return;
 	}
-	if (h->body == BODY_LENGTH && x->limits->request_body < h->length)
-		exchange_refuse(x, why(WHY_BODY_TOO_LARGE), NULL);
 	deadlines_push(c->c.loop, &c->dl, &c->dl.recv_ms, x->timeouts->request_idle);
 }
 
@@ -500,7 +498,7 @@ static void read_body(struct h1_conn *c, struct exchange *x)
 		refuse_head(c, x, rc);
 		return;
 	}
-	if (x->req.total > x->limits->request_body) {
+	if (x->body_limited && x->req.total > x->limits->request_body) {
 		c->broken = true;
 		exchange_refuse(x, why(WHY_BODY_TOO_LARGE), NULL);
 		read_less(c);

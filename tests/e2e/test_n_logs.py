@@ -260,6 +260,32 @@ def test_n03_body(tight, framing, delta, status):
     assert client.read_response().status == status
 
 
+def routes(conf, port):
+    """Routes that allow less and more than their listener's 10 KiB."""
+    limits(conf, port)
+    conf["sites"][0]["routes"] += [
+        {"match": {"prefix": "/less"}, "upstream": "app", "limits": {"request_body": "10B"}},
+        {"match": {"prefix": "/more"}, "upstream": "app", "limits": {"request_body": "20KiB"}}]
+
+
+routed = shared_rig(routes)
+
+
+@pytest.mark.parametrize("path, n, status", [("/less", 10, 200), ("/less", 11, 413), ("/less", 10240, 413),
+                                             ("/more", 20480, 200), ("/more", 20481, 413)])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_n03_body_of_a_route(routed, framing, path, n, status):
+    """The route's limit counts, and only that: when the whole body comes with its head, too."""
+    client = routed.web()
+    head = request("POST", path, fields=[f"Content-Length: {n}" if framing == "length"
+                                         else "Transfer-Encoding: chunked"])
+    body = b"x" * n if framing == "length" else b"%x\r\n" % n + b"x" * n + b"\r\n0\r\n\r\n"
+    client.try_send(head + body)
+    assert client.read_response().status == status
+    if status == 413:
+        assert routed.log.of(client)["reason"] == "body_too_large"
+
+
 @pytest.mark.parametrize("delta, status", [(-1, 200), (0, 200), (1, 502)])
 def test_n03_response_head(tight, delta, status):
     def script(conn):
