@@ -58,7 +58,9 @@ struct proxy {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	unsigned n_ready, n_failed, n_stopped, n_ended;
-	bool leave;  /* all shards have ended: loops may go */
+	/* All shards have ended: 1: shard 0 may go, whose admin port reads of all loops; 2: all
+	 * may. */
+	unsigned leave;
 	int wake[2]; /* pipe: a shard's news for the main thread */
 };
 
@@ -217,7 +219,7 @@ static bool wait_to_leave(struct shard *s)
 	bool leave;
 
 	pthread_mutex_lock(&x->lock);
-	leave = x->leave;
+	leave = x->leave > (s->number > 0);
 	pthread_mutex_unlock(&x->lock);
 	return leave;
 }
@@ -308,13 +310,20 @@ static int start_shards(struct proxy *x)
 	return x->n_failed ? -EIO : 0;
 }
 
-static void join_shards(struct proxy *x)
+static void may_leave(struct proxy *x, unsigned who)
 {
 	pthread_mutex_lock(&x->lock);
-	x->leave = true;
+	x->leave = who;
 	pthread_mutex_unlock(&x->lock);
+}
+
+static void join_shards(struct proxy *x)
+{
+	may_leave(x, 1);
 	for (unsigned i = 0; i < x->n_shards; i++) {
 		pthread_join(x->shard[i].thread, NULL);
+		if (i == 0)
+			may_leave(x, 2);
 		free(x->shard[i].listen_fds);
 		free(x->shard[i].listen_shared);
 	}
