@@ -252,17 +252,26 @@ void admit_shutdown(struct service *s)
 }
 
 /* ---------------------------------------------------------------- the limit */
+/* A connection that has just come has a request under way that nobody has read: in a burst those
+ * that come would else close one another, and most would hear nothing at all. */
+#define FRESH_MS 100u
+
+static bool is_fresh(const struct service *s, const struct conn *c)
+{
+	return c->state == CONN_NEW && loop_now_ms(s->loop) - c->since_ms < FRESH_MS;
+}
+
 /* True: there is room, maybe made by closing the idlest connection of this shard. */
 static bool make_room(struct service *s)
 {
 	uint64_t n = atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed);
+	struct conn *idlest = container_of(s->idle.next, struct conn, node);
 
 	if (n < s->plan->connections_max)
 		return true;
-	if (list_empty(&s->idle))
+	if (list_empty(&s->idle) || is_fresh(s, idlest))
 		return false;
-	container_of(s->idle.next, struct conn, node)
-		->drain(container_of(s->idle.next, struct conn, node));
+	idlest->drain(idlest);
 	return atomic_load_explicit(&s->shared->n_connections, memory_order_relaxed) <
 	       s->plan->connections_max;
 }

@@ -743,6 +743,7 @@ static void set_up(struct h1_conn *c, const struct conn_params *p)
 {
 	c->c = (struct conn){ .magic = CONN_MAGIC,
 			      .state = CONN_NEW,
+			      .since_ms = loop_now_ms(p->loop),
 			      .ops = p->ops,
 			      .owner = p->owner,
 			      .loop = p->loop,

@@ -52,6 +52,7 @@ struct conn {
 	uint64_t id;
 	struct addr peer;
 	uint64_t requests; /* begun */
+	uint64_t since_ms; /* loop_now_ms when it began */
 	struct pin pin;
 	/* closes when idle, else after the answer at hand */
 	void (*drain)(struct conn *);

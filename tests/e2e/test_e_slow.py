@@ -245,13 +245,26 @@ def test_e05_none_is_idle(crowded):
 
 
 def test_e05_silent_connections_make_room_too(crowded):
-    """Those that never sent a byte are idle as well."""
+    """Those that never sent a byte are idle as well, when they have had a moment to send one."""
     silent = [crowded.web() for _ in range(20)]
     crowded.culvert.wait_metric(lambda m: m.value("culvert_shard_connections") == 20)
-    for _ in range(5):
-        client = crowded.web()
-        assert client.ask(request("GET", "/ping")).status == 200
+    net.wait_until(lambda: crowded.web().ask(request("GET", "/ping")).status == 200, what="the first is idle")
+    net.wait_until(lambda: all(crowded.web().ask(request("GET", "/ping")).status == 200 for _ in range(5)),
+                   what="the first five are idle")
     assert sum(client.readable(0) for client in silent) >= 5
+
+
+def test_e05_a_burst_is_answered(crowded):
+    """Who comes while all places are taken by others that have just come hears so: none makes room
+    whose request is under way."""
+    crowded.culvert.wait_metric(lambda m: m.value("culvert_shard_connections") == 0)
+    clients = []
+    for _ in range(100):
+        client = crowded.web()
+        client.try_send(request("GET", "/ping"))
+        clients.append(client)
+    answers = [client.read_response().status for client in clients]
+    assert answers.count(200) >= 20 and set(answers) <= {200, 503}, answers
 
 
 @pytest.mark.multishard
