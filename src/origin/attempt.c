@@ -34,7 +34,6 @@ static void attempt_free(struct attempt *a)
 		atomic_fetch_sub_explicit(&a->t->live->active, 1, memory_order_relaxed);
 	a->group->n_conns--;
 	pool_group_release(s, a->group);
-	a->t->attempt = NULL;
 	a->magic = 0;
 	slab_put(&s->attempts, a);
 }
@@ -218,7 +217,6 @@ void attempt_begin(const struct attempt_params *p)
 			       .group = p->group,
 			       .job = p->job };
 	a->end.ops = &attempt_end;
-	p->t->attempt = a;
 	p->group->n_conns++; /* keeps the group while it is dialled */
 	if (p->t->live)
 		atomic_fetch_add_explicit(&p->t->live->active, 1, memory_order_relaxed);

@@ -182,7 +182,6 @@ struct tries {
 	bool reused;       /* the try at hand is on a pooled connection */
 	struct client_result result;
 	struct dial_policy policy;
-	struct attempt *attempt;
 };
 /* made at the first call; NULL: out of memory */
 struct tries *upstream_tries(struct exchange *) MUST_CHECK;

@@ -598,6 +598,17 @@ static void on_broken_link(struct h1_conn *c)
 		conn_abort(c, why(WHY_CLIENT_ABORT));
 }
 
+/* What came is lost, and with it the framing. */
+static void on_lost_bytes(struct h1_conn *c)
+{
+	struct exchange *x = exchange_of(c);
+
+	if (x)
+		refuse_head(c, x, H1_NO_MEMORY);
+	else
+		conn_abort(c, why(WHY_MEMORY));
+}
+
 static void on_recv(struct link *l, int32_t res, struct seg **seg)
 {
 	struct h1_conn *c = l->owner;
@@ -608,7 +619,7 @@ static void on_recv(struct link *l, int32_t res, struct seg **seg)
 	} else if (res < 0) {
 		on_broken_link(c);
 	} else if (!h1_reader_put(&c->r, c->c.loop, seg, (uint32_t)res)) {
-		on_broken_link(c);
+		on_lost_bytes(c);
 	} else if (!task_queued(&c->task)) {
 		pump(c);
 	}
