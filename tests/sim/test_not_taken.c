@@ -110,6 +110,40 @@ static void an_answer_outlives_its_stuck_request(void **state)
 	world_close(&w);
 }
 
+/* Time in which the server took nothing is not the client's, but only in that request. */
+static void a_pause_is_not_the_next_requests(void **state)
+{
+	struct world w;
+	struct sim_peer *c;
+
+	(void)state;
+	world_open(&w, "");
+	world_serve(&w, SERVER_1, SIM_ACCEPTS);
+	world_serve(&w, SERVER_2, SIM_ACCEPTS);
+	c = call_stuck(&w);
+	world_pass(&w, SECONDS(50));
+	sim_hold(w.server, false);
+	world_say(c, "0123456789");
+	world_pass(&w, SECONDS(1));
+	world_eat_all(w.server);
+	world_say(w.server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	run_until(&w, world_head(c) == 200);
+	assert_string_equal(world_logged(world_line(&w), "status"), "200");
+	world_eat_all(c);
+	world_say(c, "POST / HTTP/1.1\r\nHost: s\r\nContent-Length: 1000\r\n\r\n");
+	for (unsigned i = 0; i < 4; i++) { /* below body_rate_min: dies with the byte after 20 s */
+		assert_int_equal(world_head(c), 0);
+		world_pass(&w, SECONDS(9));
+		world_say(c, "x");
+	}
+	world_pass(&w, SECONDS(1));
+	assert_int_equal(world_head(c), 408);
+	assert_string_equal(world_logged(world_line(&w), "reason"), "request_idle");
+	sim_fin(c);
+	run_until(&w, c->eof || c->reset);
+	world_close(&w);
+}
+
 /* ---------------------------------------------------------------- sends that fail */
 #define GET "GET / HTTP/1.1\r\nHost: s\r\n\r\n"
 
@@ -178,6 +212,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_taken_for_send_idle),
 		cmocka_unit_test(a_slow_server_lives),
 		cmocka_unit_test(an_answer_outlives_its_stuck_request),
+		cmocka_unit_test(a_pause_is_not_the_next_requests),
 		cmocka_unit_test(a_dead_connection_is_not_a_slow_server),
 		cmocka_unit_test(an_answer_to_a_send_that_failed),
 	};
