@@ -106,10 +106,11 @@ struct pipe {
 
 /* Feeder's side.  `head` lives in the exchange's arena. */
 void pipe_head(struct pipe *, struct head *);
-/* A 1xx head, before the head; false: more than PIPE_INTERIM_MAX, or no memory. */
+/* A 1xx head, copied; false: the head came before it, more than PIPE_INTERIM_MAX, or no memory. */
 bool pipe_inform(struct pipe *, const struct head *interim) MUST_CHECK;
-/* Moves n bytes from the head of `from` in.  False: stop feeding now, on_room() will come.  Out of
- * memory cuts the exchange. */
+/* Moves n bytes from the head of `from` in, or drops them when nobody will take them (cut,
+ * reader_gone).  False: stop feeding now; on_room() will come, but never once reader_gone has had
+ * its PIPE_DISCARD_MAX.  Out of memory cuts the exchange. */
 bool pipe_put(struct pipe *, struct bufq *from, uint64_t n);
 void pipe_end(struct pipe *, struct head *trailers); /* NULL: none */
 static inline bool pipe_wants(const struct pipe *p)
@@ -128,9 +129,11 @@ static inline bool pipe_done(const struct pipe *p)
 {
 	return p->ended && bufq_empty(&p->q) && !p->interims;
 }
+/* The reader wants no more of it, or has left: what is queued is dropped, what comes is
+ * discarded. */
 void pipe_reader_gone(struct pipe *);
-void pipe_stop(struct pipe *, enum stop);
-void pipe_go(struct pipe *, enum stop);
+void pipe_stop(struct pipe *, enum stop); /* one reason more not to feed */
+void pipe_go(struct pipe *, enum stop);   /* one less; the last one: on_room() */
 /* Keeps what is taken, up to max bytes, so that another try can read the request again.  No
  * answerer asks for it yet: a request of which body bytes were taken is not tried twice. */
 void pipe_keep(struct pipe *, uint64_t max);

@@ -60,6 +60,8 @@ static bool start(struct service *s, struct exchange *x, struct tunnel *t)
 
 	bufq_init(&from_down, 0);
 	bufq_init(&from_up, 0);
+	must(x->up->ops->detach &&
+	     x->down->ops->detach); /* else tunnel_ready was not theirs to say */
 	p.up = x->up->ops->detach(x->up, &from_up);
 	p.down = x->down->ops->detach(x->down, &from_down);
 	ok = relay_start(&p);

@@ -10,7 +10,7 @@
  *
  * Adding a protocol: a file here that makes a conn of a link, opens an exchange (exchange_new) at
  * the first byte of each request with what ops->fill() says, and is its down end; for the upstream
- * side a client that is an up end. */
+ * side a client that is an up end.  docs/ARCHITECTURE.md, "How to add", has the rest. */
 #ifndef WIRE_WIRE_H
 #define WIRE_WIRE_H
 
@@ -23,12 +23,12 @@ enum conn_state {
 	CONN_NEW = 0, /* no byte yet */
 	CONN_IDLE,    /* between requests */
 	CONN_ACTIVE,
-	CONN_CLOSING /* no callback any more */
+	CONN_CLOSING /* closed() comes, or was */
 };
 
 struct conn;
 struct conn_ops {
-	/* A request begins: fills steps, plan, listener, timeouts, limits, forward, secure. */
+	/* A request begins: fills steps, plan, listener, timeouts, limits, forward. */
 	void (*fill)(struct conn *, struct exchange_params *);
 	/* Whether the connection may stay open after the answer at hand (false: draining, over a
 	 * limit). */
