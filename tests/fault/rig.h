@@ -11,10 +11,11 @@
  *
  * Nothing waits for time: each step has a condition and RIG_LIMIT_MS to reach it.  One thing needs
  * a measure of silence: a connection that finds no memory to receive into waits for some; `relief`
- * comes after RIG_QUIET turns.  What the rig
- * itself asserts for every exchange: it ends; an answer that looks whole is whole; the access log
- * has exactly one line for each request that was answered or that reached an origin, at most one
- * for any other (rig_check_log, after all runs). */
+ * comes after RIG_QUIET turns.
+ *
+ * What the rig itself asserts for every exchange: it ends; an answer that looks whole is whole; the
+ * access log has exactly one line for each request that was answered or that reached an origin, at
+ * most one for any other (rig_check_log, after all runs). */
 #ifndef TESTS_FAULT_RIG_H
 #define TESTS_FAULT_RIG_H
 

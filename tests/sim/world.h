@@ -27,7 +27,7 @@
 #include <string.h>
 
 #define SECONDS(n) ((n)*1000000ull)
-/* Longer than every default timeout; in a condition's way stands a fault, if this passes. */
+/* Longer than every default timeout: what has not come true by then never will. */
 #define WORLD_PATIENCE SECONDS(3 * 3600)
 
 enum door { WEB = 0, FWD, DOORS };
@@ -85,7 +85,7 @@ void world_pass(struct world *, uint64_t us); /* turns until so much time has pa
 			world_fail(w, __FILE__, __LINE__, #cond);        \
 	} while (0)
 void world_fail(struct world *, const char *file, int line, const char *what);
-/* Nothing of a request or a connection is left in the service but idle ones. */
+/* An assertion that shows the world when it fails. */
 #define world_must(w, cond) ((cond) ? (void)0 : world_fail(w, __FILE__, __LINE__, #cond))
 void world_stop(struct world *); /* the last phase of a drain begins */
 
