@@ -36,18 +36,16 @@ static const char full_answer[] =
 	"503 Service Unavailable\n\nthe connection limit is reached\nreason: connection_limit_reached\n";
 
 /* ---------------------------------------------------------------- counts */
-void admit_came(struct service *s, const struct door *d)
+void admit_came(struct service *s)
 {
-	(void)d;
 	s->n_conns++;
 	atomic_fetch_add_explicit(&s->shared->n_connections, 1, memory_order_relaxed);
 	handover_count(s->shared->handover, loop_shard(s->loop), 1);
 	metric_set(s->cells, s->slot_shard_conns, s->n_conns);
 }
 
-void admit_gone(struct service *s, const struct door *d)
+void admit_gone(struct service *s)
 {
-	(void)d;
 	must(s->n_conns > 0);
 	s->n_conns--;
 	atomic_fetch_sub_explicit(&s->shared->n_connections, 1, memory_order_relaxed);
@@ -90,7 +88,7 @@ static void on_closed(struct conn *c, const struct why *cause)
 	const struct door *d = conn_door(c);
 
 	account_conn_end(d->service, cause);
-	admit_gone(d->service, d);
+	admit_gone(d->service);
 }
 
 static bool may_keep(struct conn *c)
@@ -139,7 +137,7 @@ static void serve(struct service *s, struct door *d, struct link *link, const st
 
 	if (!c) {
 		account_refused(s, d, peer, id, why(WHY_MEMORY));
-		admit_gone(s, d);
+		admit_gone(s);
 		return;
 	}
 	list_push_tail(&s->idle, &c->node);
@@ -170,7 +168,7 @@ static void preface_fail(struct preface *p, const struct why *cause)
 		account_refused(p->service, p->door, &p->peer, p->conn_id, cause);
 	else
 		account_conn_end(p->service, cause);
-	admit_gone(p->service, p->door);
+	admit_gone(p->service);
 	preface_end(p);
 }
 
@@ -225,7 +223,7 @@ static void await_preface(struct service *s, struct door *d, struct link *link,
 	if (!p) {
 		link_close(&link);
 		account_refused(s, d, peer, id, why(WHY_MEMORY));
-		admit_gone(s, d);
+		admit_gone(s);
 		return;
 	}
 	*p = (struct preface){ .service = s,
@@ -304,7 +302,7 @@ static void admit(struct service *s, struct door *d, int fd, const struct addr *
 		refuse_full(s, d, link, peer, id);
 		return;
 	}
-	admit_came(s, d);
+	admit_came(s);
 	if (!pp->on) {
 		serve(s, d, link, peer, id, NULL);
 		return;
@@ -312,7 +310,7 @@ static void admit(struct service *s, struct door *d, int fd, const struct addr *
 	if (peer->u.sa.sa_family != AF_UNIX && !addr_find_net(peer, pp->from, pp->n_from)) {
 		link_close(&link);
 		account_refused(s, d, peer, id, why(WHY_PROXY_PROTOCOL));
-		admit_gone(s, d);
+		admit_gone(s);
 		return;
 	}
 	await_preface(s, d, link, peer, id);

@@ -27,7 +27,7 @@ static void on_tunnel_end(void *arg, const struct relay_end *end)
 	metric_observe_us(s->cells, t->door->slot_duration, e.end_us - t->open_us);
 	metric_add(s->cells, t->door->slot_tunnel, (uint64_t)-1);
 	s->n_tunnels--;
-	admit_gone(s, t->door);
+	admit_gone(s);
 	free(t);
 }
 
@@ -80,7 +80,7 @@ bool handoff_tunnel(struct service *s, struct exchange *x)
 	}
 	x->logged = true;
 	s->n_tunnels++;
-	admit_came(s, t->door);
+	admit_came(s);
 	metric_add(s->cells, t->door->slot_tunnel, 1);
 	account_exchange(s, x);
 	if (!start(s, x, t)) {

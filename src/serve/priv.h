@@ -59,8 +59,9 @@ bool handoff_tunnel(struct service *, struct exchange *);
 /* admit.c: from an accepted descriptor to a conn */
 extern const struct acceptor_ops serve_acceptor;
 void admit_shutdown(struct service *); /* what still waits for a PROXY header is closed */
-/* counts down; lets acceptors go on */
-void admit_gone(struct service *, const struct door *);
-void admit_came(struct service *, const struct door *);
+/* One connection or tunnel more or less; gone: acceptors may go on, and it may have been the
+ * last. */
+void admit_came(struct service *);
+void admit_gone(struct service *);
 
 #endif
