@@ -110,7 +110,34 @@ static void an_answer_outlives_its_stuck_request(void **state)
 	world_close(&w);
 }
 
-/* Time in which the server took nothing is not the client's, but only in that request. */
+/* Time in which the server took nothing is not the client's (body_rate_min) ... */
+static void a_pause_is_not_the_clients(void **state)
+{
+	struct world w;
+	struct sim_peer *c;
+
+	(void)state;
+	world_open(&w, "timeouts: { send_idle: 1h }\n");
+	world_serve(&w, SERVER_1, SIM_ACCEPTS);
+	world_serve(&w, SERVER_2, SIM_ACCEPTS);
+	c = call_stuck(&w);
+	world_pass(&w, SECONDS(MUCH / 100)); /* 100 bytes a second, in all */
+	sim_hold(w.server, false);
+	for (unsigned i = 0; i < 10; i++) {
+		world_pass(&w, SECONDS(1));
+		world_say(c, "x");
+	}
+	world_pass(&w, SECONDS(1));
+	world_eat_all(w.server);
+	world_say(w.server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	run_until(&w, world_head(c) == 200);
+	assert_string_equal(world_logged(world_line(&w), "status"), "200");
+	sim_fin(c);
+	run_until(&w, c->eof);
+	world_close(&w);
+}
+
+/* ... but only in that request. */
 static void a_pause_is_not_the_next_requests(void **state)
 {
 	struct world w;
@@ -212,6 +239,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_taken_for_send_idle),
 		cmocka_unit_test(a_slow_server_lives),
 		cmocka_unit_test(an_answer_outlives_its_stuck_request),
+		cmocka_unit_test(a_pause_is_not_the_clients),
 		cmocka_unit_test(a_pause_is_not_the_next_requests),
 		cmocka_unit_test(a_dead_connection_is_not_a_slow_server),
 		cmocka_unit_test(an_answer_to_a_send_that_failed),
