@@ -457,3 +457,12 @@ def test_n07_v2_header_with_a_long_tlv(make_rig):
             assert client.read_response().status == 200, n
         else:
             client.expect_closed()
+
+
+def test_a_malformed_answer_is_told_in_the_operational_log(make_rig):
+    """Which server, and what is wrong with it; the page says neither."""
+    rig = make_rig()
+    rig.a.on_raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n")
+    answer = rig.get("/")
+    assert answer.status == 502 and str(rig.a.port) not in answer.text
+    rig.culvert.wait_stderr(f"127.0.0.1:{rig.a.port} of upstream app: its answer is malformed (")
