@@ -438,10 +438,14 @@ static struct admin_conn *quietest(struct admin *a)
 	return NULL;
 }
 
+/* Who comes before the start is over waits in the kernel's queue: half of the series would be a
+ * wrong answer. */
 static bool may(struct acceptor *acceptor)
 {
 	struct admin *a = acceptor_owner(acceptor);
 
+	if (!atomic_load_explicit(&a->shared->started, memory_order_acquire))
+		return false;
 	return a->n_conns < ADMIN_CONNS || quietest(a);
 }
 

@@ -596,6 +596,7 @@ int proxy_run(const struct proxy_params *p)
 		return 1;
 	}
 	open_gauges(&x);
+	atomic_store_explicit(&x.shared.started, true, memory_order_release);
 	say_started(&x);
 	(void)keeper_send(p->keeper_fd, KEEPER_READY, 0, -1);
 	code = serve_until_drained(&x);

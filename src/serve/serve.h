@@ -80,6 +80,7 @@ struct service_shared { /* one per process, made before the shards start */
 	struct metrics *metrics;
 	struct handover *handover;
 	_Atomic uint64_t n_connections; /* clients, over all shards */
+	_Atomic bool started;           /* all shards run, all series are there */
 	_Atomic bool draining;          /* readiness */
 	struct budget *budget;
 };

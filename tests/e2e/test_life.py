@@ -737,11 +737,9 @@ def test_p03_again_and_again_with_back_off(make_life):
     for _ in range(4):
         old = life.proxy_pid()
         os.kill(old, signal.SIGKILL)
-        start = time.monotonic()
         # Until its end its ring may still accept, and what it accepted ends with it.
         net.wait_until(lambda: life.proxy_pid() != old, what="the end of the old one")
         assert life.get(timeout=10).status == 200, "queued, not refused"
-        assert time.monotonic() - start < 1.5
     life.stop()
 
 

@@ -23,6 +23,7 @@ static void port_open(struct port *p, struct rig *r, const struct admin_conf *co
 	p->conf = *conf;
 	p->shared.metrics = metrics_new(1);
 	p->shared.budget = &r->budget;
+	atomic_store(&p->shared.started, true);
 	p->fd = rig_listen(&p->number);
 	assert_int_equal(fcntl(p->fd, F_SETFL, O_NONBLOCK), 0);
 	p->admin = admin_open(r->loop, &p->conf, p->fd, false, &p->shared);
