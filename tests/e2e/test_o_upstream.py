@@ -1181,9 +1181,11 @@ def test_o04_cut_while_the_client_reads_slowly_and_then_goes(make_rig):
     def script(conn):
         conn.read_request()
         conn.send(b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n" % (len(part) + 1))
-        conn.sock.settimeout(1)         # it takes nothing more: the client does not read
+        conn.sock.settimeout(1)         # of one send: it takes nothing more, the client does not read
+        left = memoryview(part)
         try:
-            conn.sock.sendall(part)
+            while left:
+                left = left[conn.sock.send(left[:65536]):]
         except TimeoutError:
             pass
         conn.rst()
