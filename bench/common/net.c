@@ -28,6 +28,14 @@ void net_nodelay(int fd)
 		err(1, "TCP_NODELAY");
 }
 
+void net_reno(int fd)
+{
+	static const char name[] = "reno";
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1))
+		err(1, "TCP_CONGESTION");
+}
+
 int net_socket(void)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

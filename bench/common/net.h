@@ -22,6 +22,8 @@ int net_socket(void);
 int net_dial(uint16_t port);
 
 void net_nodelay(int fd);
+/* The cheapest congestion control: the driver is not what is measured. */
+void net_reno(int fd);
 
 /* A decimal port from the command line; what it is called goes into the complaint. */
 uint16_t net_port(const char *text, const char *what);

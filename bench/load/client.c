@@ -104,6 +104,7 @@ static void dial(struct client *c)
 	struct io_uring_sqe *sqe;
 
 	c->fd = net_socket();
+	net_reno(c->fd);
 	if (options.new_connection)
 		spread(c->fd);
 	c->last = false;

@@ -31,6 +31,7 @@ static int listener;
 void origin_open(void)
 {
 	listener = net_listen(options.origin_port);
+	net_reno(listener); /* what it accepts inherits it */
 	ring_accept(&ring, listener, load_tag(NULL, ORIGIN_ACCEPTED));
 }
 
