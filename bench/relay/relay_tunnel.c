@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ int main(int argc, char **argv)
 
 	if (argc != 5)
 		errx(2, "usage: relay_tunnel copy|splice PORT ORIGIN_PORT BYTES");
+	signal(SIGPIPE, SIG_IGN); /* splice(2) knows no MSG_NOSIGNAL */
 	splicing = !strcmp(argv[1], "splice");
 	listener = net_listen(net_port(argv[2], "PORT"));
 	while ((near = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
