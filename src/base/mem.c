@@ -1,36 +1,10 @@
-/* mem.c -- budget, slab, arena.
+/* mem.c -- budget and arena (slabs: slab.c).
  *
- *   slab    chunk  [obj][obj][obj][....not yet carved....]   about 64 KiB, or one larger object
- *           free   obj -> obj -> obj                            last in, first out
- *
- * A chunk is one malloc of nothing but objects, so that a 64 KiB object costs 64 KiB; what is known
- * about it lies apart.  Objects are carved off a chunk one by one: pages that were never needed are
- * never touched.
- *
- *   arena   first (slab, 1 KiB) -> block 2 KiB -> 4 KiB ... 64 KiB
+ *   arena   first (slab, 2 KiB) -> block 4 KiB -> 8 KiB ... 64 KiB
  *           what is larger than the next block gets one of its own */
 #include "base/mem.h"
 
 #include <stdlib.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define MEM_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define MEM_ASAN 1
-#endif
-#endif
-
-#ifdef MEM_ASAN
-#include <sanitizer/asan_interface.h>
-#define mem_hide(p, n) __asan_poison_memory_region((p), (n))
-#define mem_show(p, n) __asan_unpoison_memory_region((p), (n))
-#define mem_hidden(p)  __asan_address_is_poisoned(p)
-#else
-#define mem_hide(p, n) ((void)(p), (void)(n))
-#define mem_show(p, n) ((void)(p), (void)(n))
-#define mem_hidden(p)  false
-#endif
 
 /* --- budget --- */
 
@@ -131,221 +105,48 @@ void budget_reclaim_off(struct budget *b, struct reclaim *r)
 	*at = r->next;
 }
 
-/* --- slab --- */
-
-#define SLAB_CHUNK 65536u
-
-struct slab_free {
-	struct slab_free *next;
-};
-
-struct slab_chunk {
-	struct slab_chunk *next;
-	char *mem;
-	uint32_t n_free; /* only while slab_trim counts */
-};
-
-void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *budget)
+/* --- who has chunks --- */
+void budget_slab(struct budget *b, struct slab *s)
 {
-	must(size > 0 && size <= UINT32_MAX - 15);
-	memset(s, 0, sizeof(*s));
-	s->name = name;
-	s->size = (size + 15) & ~15u;
-	s->per_chunk = s->size < SLAB_CHUNK ? SLAB_CHUNK / s->size : 1;
-	s->budget = budget;
-	s->pool = budget_pool(budget, name);
-}
-
-static uint64_t chunk_bytes(const struct slab *s)
-{
-	return (uint64_t)s->per_chunk * s->size;
-}
-
-static bool slab_grow(struct slab *s)
-{
-	struct slab_chunk *c;
-
-	if (!pool_take(s->budget, s->pool, chunk_bytes(s)))
-		return false;
-	c = malloc(sizeof(*c));
-	if (!c)
-		goto fail_budget;
-	c->mem = malloc(chunk_bytes(s));
-	if (!c->mem)
-		goto fail_chunk;
-	mem_hide(c->mem, chunk_bytes(s));
-	c->next = s->chunks;
-	s->chunks = c;
-	s->fresh = c->mem;
-	s->fresh_end = c->mem + chunk_bytes(s);
-	s->n_total += s->per_chunk;
-	return true;
-
-fail_chunk:
-	free(c);
-fail_budget:
-	pool_give(s->budget, s->pool, chunk_bytes(s));
-	return false;
-}
-
-static COLD void *slab_carve(struct slab *s)
-{
-	void *obj;
-
-	if (s->fresh == s->fresh_end && !slab_grow(s))
-		return NULL;
-	obj = s->fresh;
-	s->fresh += s->size;
-	s->n_live++;
-	mem_show(obj, s->size);
-	return obj;
-}
-
-void *slab_get(struct slab *s)
-{
-	struct slab_free *f = s->free;
-
-	if (__builtin_expect(!f, 0))
-		return slab_carve(s);
-	mem_show(f, s->size);
-	s->free = f->next;
-	s->n_live++;
-	return f;
-}
-
-void slab_put(struct slab *s, void *obj)
-{
-	struct slab_free *f = obj;
-
-	if (!f)
+	if (!b)
 		return;
-	hot_must(s->n_live > 0);
-	/* put twice (seen only with the address sanitizer) */
-	must(!mem_hidden((char *)obj + s->size - 1));
-	f->next = s->free;
-	s->free = f;
-	s->n_live--;
-	mem_hide(f, s->size);
+	s->next = b->slabs;
+	b->slabs = s;
 }
 
-static int chunk_order(const void *a, const void *b)
+void budget_slab_off(struct budget *b, struct slab *s)
 {
-	const char *x = (*(struct slab_chunk *const *)a)->mem,
-		   *y = (*(struct slab_chunk *const *)b)->mem;
+	struct slab **at = b ? &b->slabs : NULL;
 
-	return x < y ? -1 : x > y;
-}
-
-/* The chunk that holds p: the last one, in address order, that does not begin after it. */
-static struct slab_chunk *chunk_of(struct slab_chunk **v, size_t n, const char *p)
-{
-	size_t lo = 0;
-
-	while (n - lo > 1) {
-		size_t mid = lo + (n - lo) / 2;
-
-		if (v[mid]->mem <= p)
-			lo = mid;
-		else
-			n = mid;
-	}
-	return v[lo];
-}
-
-static struct slab_free *free_next(const struct slab *s, struct slab_free *f)
-{
-	struct slab_free *next;
-
-	mem_show(f, sizeof(*f));
-	next = f->next;
-	mem_hide(f, s->size);
-	return next;
-}
-
-/* Counts what is free in each chunk; what was not carved yet is free, too. */
-static void trim_count(struct slab *s, struct slab_chunk **v, size_t n)
-{
-	for (struct slab_free *f = s->free; f; f = free_next(s, f))
-		chunk_of(v, n, (char *)f)->n_free++;
-	if (s->fresh != s->fresh_end)
-		chunk_of(v, n, s->fresh)->n_free +=
-			(uint32_t)((size_t)(s->fresh_end - s->fresh) / s->size);
-}
-
-/* Keeps the order of the free objects that stay. */
-static void trim_free_list(struct slab *s, struct slab_chunk **v, size_t n)
-{
-	struct slab_free *f = s->free, *next, **tail = &s->free, *last = NULL;
-
-	for (; f; f = next) {
-		next = free_next(s, f);
-		if (chunk_of(v, n, (char *)f)->n_free == s->per_chunk)
-			continue;
-		*tail = f;
-		if (last)
-			mem_hide(last, s->size);
-		mem_show(f, sizeof(*f));
-		tail = &f->next;
-		last = f;
-	}
-	*tail = NULL;
-	if (last)
-		mem_hide(last, s->size);
-}
-
-static void trim_chunks(struct slab *s, struct slab_chunk **v, size_t n)
-{
-	s->chunks = NULL;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i]->n_free < s->per_chunk) {
-			v[i]->next = s->chunks;
-			s->chunks = v[i];
-			continue;
-		}
-		if (s->fresh_end == v[i]->mem + chunk_bytes(s))
-			s->fresh = s->fresh_end = NULL;
-		mem_show(v[i]->mem, chunk_bytes(s));
-		free(v[i]->mem);
-		free(v[i]);
-		s->n_total -= s->per_chunk;
-		pool_give(s->budget, s->pool, chunk_bytes(s));
-	}
-}
-
-void slab_trim(struct slab *s)
-{
-	size_t n = s->n_total / s->per_chunk, i = 0;
-	struct slab_chunk **v;
-
-	if (s->n_total - s->n_live < s->per_chunk)
+	if (!b)
 		return;
-	v = malloc(n * sizeof(struct slab_chunk *));
-	if (!v)
-		return;
-	for (struct slab_chunk *c = s->chunks; c; c = c->next) {
-		c->n_free = 0;
-		v[i++] = c;
-	}
-	qsort(v, n, sizeof(struct slab_chunk *), chunk_order);
-	trim_count(s, v, n);
-	trim_free_list(s, v, n);
-	trim_chunks(s, v, n);
-	free(v);
+	while (*at && *at != s)
+		at = &(*at)->next;
+	must(*at == s);
+	*at = s->next;
 }
 
-void slab_close(struct slab *s)
+void budget_trim(struct budget *b, uint64_t want)
 {
-	must(s->n_live == 0);
-	while (s->chunks) {
-		struct slab_chunk *c = s->chunks;
+	struct slab *next;
+	uint64_t given = 0;
 
-		s->chunks = c->next;
-		mem_show(c->mem, chunk_bytes(s));
-		free(c->mem);
-		free(c);
-		pool_give(s->budget, s->pool, chunk_bytes(s));
+	for (struct slab *s = b->slabs; s && given < want; s = next) {
+		next = s->next; /* it leaves the list when nothing of it is left */
+		given += slab_bytes(s);
+		slab_trim(s);
+		given -= slab_bytes(s);
 	}
-	slab_init(s, s->name, s->size, s->budget);
+}
+
+void budget_calm(struct budget *b)
+{
+	struct slab *next;
+
+	for (struct slab *s = b->slabs; s; s = next) {
+		next = s->next;
+		slab_calm(s);
+	}
 }
 
 /* --- arena --- */

@@ -3,11 +3,12 @@
  *   budget   one per process (limits.memory): a counted cap over all shards, taken in chunks.  Each
  *            shard has one of its own below it: it knows the shard's pools, by name, and who of the
  *            shard can give memory back
- *   slab     objects of one size, one shard, last in first out (the next object is cache-warm)
+ *   slab     objects of one size, one shard, in chunks of 64 KiB that go back to the system when
+ *            they are not needed for a while; last in, first out (the next object is cache-warm)
  *   arena    everything that one exchange needs, freed at once; its first block comes from a slab
  *
- * All of them answer NULL when the budget or malloc refuses: the caller refuses the thing at hand
- * (why `memory`), never the process. */
+ * All of them answer NULL when the budget or the system refuses: the caller refuses the thing at
+ * hand (why `memory`), never the process. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -16,6 +17,7 @@
 
 #include <stdatomic.h>
 
+struct slab;
 struct budget_pool {
 	const char *name;
 	_Atomic uint64_t held; /* bytes; written by one thread, read by the scrape */
@@ -34,6 +36,7 @@ struct budget {
 	uint64_t max;
 	struct budget *parent; /* NULL: this is the process's */
 	struct reclaim *reclaims;
+	struct slab *slabs; /* that hold chunks; of the one thread that uses them */
 	unsigned n_pools;
 	struct budget_pool pool[BUDGET_POOLS];
 };
@@ -48,27 +51,38 @@ bool pool_take(struct budget *b, unsigned pool, uint64_t n) MUST_CHECK;
 void pool_give(struct budget *b, unsigned pool, uint64_t n);
 void budget_reclaim(struct budget *b, struct reclaim *r);
 void budget_reclaim_off(struct budget *b, struct reclaim *r);
+/* Its slabs give wholly free chunks back to the system: until `want` bytes are given, or what was
+ * not needed since the last budget_calm().  Called by their thread. */
+void budget_trim(struct budget *b, uint64_t want);
+void budget_calm(struct budget *b);
+/* slab.c's: a slab has its first chunk, has none any more. */
+void budget_slab(struct budget *b, struct slab *s);
+void budget_slab_off(struct budget *b, struct slab *s);
 
-struct slab_free;
 struct slab_chunk;
 struct slab {
-	const char *name; /* borrowed, for dumps and culvert_memory_bytes{pool} */
-	uint32_t size;    /* bytes of an object, rounded up to 16 */
-	uint32_t per_chunk;
-	unsigned pool; /* of the budget */
-	struct slab_free *free;
-	struct slab_chunk *chunks; /* all freed by slab_close */
-	char *fresh, *fresh_end;   /* what the newest chunk still holds uncarved */
+	const char *name;        /* borrowed, for dumps and culvert_memory_bytes{pool} */
+	uint32_t size;           /* bytes of an object, rounded up to 16 */
+	uint32_t per_chunk;      /* objects */
+	struct slab_chunk *some; /* objects come from the first of these */
+	uint64_t n_live;         /* objects */
+	uint32_t n_chunks;
+	uint32_t n_spare; /* chunks that are wholly free now */
+	uint32_t n_idle;  /* and since the last slab_calm(), at least */
+	unsigned pool;    /* of the budget */
 	struct budget *budget;
-	uint64_t n_live, n_total; /* objects; n_total * size bytes are held */
+	struct slab *next; /* of the budget's */
 };
 
 void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *budget);
-void *slab_get(struct slab *s) MUST_CHECK; /* not zeroed */
+void *slab_get(struct slab *s) MUST_CHECK; /* 16-byte aligned, not zeroed */
 void slab_put(struct slab *s, void *obj);  /* NULL is accepted */
-/* Gives chunks that are wholly free back to the system: when the budget refuses. */
+uint64_t slab_bytes(const struct slab *s); /* held */
+/* Gives chunks that are wholly free back to the system: all of them, or at most 64 of those that
+ * were so since the last slab_calm(). */
 void slab_trim(struct slab *s);
-void slab_close(struct slab *s); /* asserts that nothing is live */
+void slab_calm(struct slab *s);
+void slab_close(struct slab *s); /* asserts that nothing is live; as after slab_init() */
 
 /* First block: ARENA_FIRST bytes from `home`; later blocks are malloc'd, doubling up to 64 KiB,
  * counted in the slab's budget.  A usual request and its answer need about 1,300 bytes: with 1 KiB

@@ -19,6 +19,7 @@ extern const struct loop_backend loop_sim __attribute__((weak));
 #define ALARMS_TURN   1024u
 #define TASKS_TURN    8192u
 #define TRIM_EVERY_MS 100u
+#define CALM_EVERY_MS 2000u
 
 /* --- life --- */
 static void read_clock(struct loop *loop)
@@ -51,23 +52,17 @@ static int open_backend(struct loop *loop, const struct loop_params *par, char w
 	return rc;
 }
 
-/* Chunks that one pool does not need just now are another's.  Looking for them has its price, and
- * who is refused asks again and again. */
+/* Chunks that one pool does not need just now are another's.  Who is refused asks again and again,
+ * and what was given back is soon taken again. */
 static void give_back(struct reclaim *r, uint64_t want)
 {
 	struct loop *loop = container_of(r, struct loop, reclaim);
-	struct slab *slab[] = { &loop->segs[SEG_LARGE].slab, &loop->segs[SEG_SMALL].slab,
-				&loop->arenas };
-	uint64_t now = loop_now_ms(loop), given = 0;
+	uint64_t now = loop_now_ms(loop);
 
 	if (loop->trimmed_ms && now - loop->trimmed_ms < TRIM_EVERY_MS)
 		return;
 	loop->trimmed_ms = now;
-	for (unsigned i = 0; i < ARRAY_LEN(slab) && given < want; i++) {
-		given += slab[i]->n_total * slab[i]->size;
-		slab_trim(slab[i]);
-		given -= slab[i]->n_total * slab[i]->size;
-	}
+	budget_trim(&loop->budget, want);
 }
 
 static void init_pools(struct loop *loop)
@@ -504,6 +499,13 @@ static uint64_t wait_us(const struct loop *loop, uint32_t wait_ms_max)
 	return us;
 }
 
+/* What a burst has left behind goes back to the system, when it was not needed for a while. */
+static COLD void calm(struct loop *loop)
+{
+	loop->calm_us = loop->now_us + CALM_EVERY_MS * 1000u;
+	budget_calm(&loop->budget);
+}
+
 int loop_turn(struct loop *loop, uint32_t wait_ms_max)
 {
 	const struct loop_backend *be = loop->be;
@@ -519,6 +521,8 @@ int loop_turn(struct loop *loop, uint32_t wait_ms_max)
 	n += run_late(loop);
 	if (be->flush && (done = be->flush(loop)) > 0)
 		n += done + run_soon(loop); /* what a send has ended needs no turn of its own */
+	if (loop->now_us >= loop->calm_us)
+		calm(loop);
 	atomic_store_explicit(&loop->turns,
 			      atomic_load_explicit(&loop->turns, memory_order_relaxed) + 1,
 			      memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include <ares.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define PLENTY (64u << 20)
 #define N_MAX  200u
@@ -33,10 +34,12 @@ void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 void *__real_aligned_alloc(size_t align, size_t n);
+void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off);
 
 void *__wrap_malloc(size_t n)
 {
@@ -56,6 +59,11 @@ void *__wrap_realloc(void *p, size_t n)
 void *__wrap_aligned_alloc(size_t align, size_t n)
 {
 	return refused() ? NULL : __real_aligned_alloc(align, n);
+}
+
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off)
+{
+	return refused() ? MAP_FAILED : __real_mmap(at, n, prot, flags, fd, off);
 }
 
 static void arm(const struct rig *r, unsigned nth, bool for_ever)

@@ -75,7 +75,7 @@ static void test_real_pools(void **state)
 	seg_pool_init(&p, "large", SEG_LARGE_BLOCK, NULL);
 	s = seg_get(&p);
 	assert_int_equal(s->cap, 69600);
-	assert_int_equal(p.slab.n_total, 1);
+	assert_int_equal(p.slab.n_chunks, 1);
 	seg_drop(&s);
 	seg_pool_close(&p);
 }

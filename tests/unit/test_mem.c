@@ -140,7 +140,8 @@ static void test_slab_lifo(void **state)
 	assert_int_equal((uintptr_t)x % 16, 0);
 	assert_int_equal((char *)y - (char *)x, 48);
 	assert_int_equal(s.n_live, 2);
-	assert_int_equal(b.used, 65536 / 48 * 48);
+	assert_int_equal(b.used, 65536);
+	assert_int_equal(slab_bytes(&s), 65536);
 	slab_put(&s, x);
 	slab_put(&s, y);
 	slab_put(&s, NULL);
@@ -150,29 +151,40 @@ static void test_slab_lifo(void **state)
 	slab_put(&s, y);
 	slab_close(&s);
 	assert_int_equal(b.used, 0);
+	assert_null(b.slabs);
 }
 
+/* bytes: of one chunk. */
 static void test_slab_sizes(void **state)
 {
 	static const struct {
-		uint32_t size, per_chunk;
+		uint32_t size, per_chunk, bytes;
 	} v[] = {
-		{ 1, 4096 },  { 16, 4096 }, { 17, 2048 }, { 1024, 64 },
-		{ 4096, 16 }, { 40000, 1 }, { 65536, 1 }, { 70000, 1 },
+		{ 1, 4092, 65536 },  { 16, 4092, 65536 }, { 17, 2046, 65536 },
+		{ 1024, 63, 65536 }, { 4096, 15, 65536 }, { 8192, 7, 61440 },
+		{ 40000, 1, 40960 }, { 65536, 1, 69632 }, { 69632, 1, 73728 },
 	};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_LEN(v); i++) {
+		struct budget b = { .max = 1 << 20 };
 		struct slab s;
-		void *obj;
+		char *obj, *next;
 
-		slab_init(&s, "test", v[i].size, NULL);
+		slab_init(&s, "test", v[i].size, &b);
 		assert_int_equal(s.per_chunk, v[i].per_chunk);
 		obj = slab_get(&s);
 		memset(obj, 1, s.size);
-		assert_int_equal(s.n_total, v[i].per_chunk);
+		next = slab_get(&s);
+		memset(next, 1, s.size);
+		assert_int_equal(s.n_chunks, v[i].per_chunk > 1 ? 1 : 2);
+		assert_int_equal(b.used, s.n_chunks * v[i].bytes);
+		if (v[i].size % 4096 == 0 && v[i].size < 65536)
+			assert_int_equal((uintptr_t)obj % 4096, 0);
 		slab_put(&s, obj);
+		slab_put(&s, next);
 		slab_close(&s);
+		assert_int_equal(b.used, 0);
 	}
 }
 
@@ -180,68 +192,132 @@ static void test_slab_refused(void **state)
 {
 	struct budget b = { .max = 3 * 65536 - 1 };
 	struct slab s;
-	void *v[32];
+	void *v[30];
 
 	(void)state;
 	slab_init(&s, "test", 4096, &b);
-	for (unsigned i = 0; i < 32; i++) {
+	for (unsigned i = 0; i < ARRAY_LEN(v); i++) {
 		v[i] = slab_get(&s);
 		assert_non_null(v[i]);
 	}
 	assert_null(slab_get(&s));
-	assert_int_equal(s.n_live, 32);
+	assert_int_equal(s.n_live, 30);
 	assert_int_equal(b.used, 2 * 65536);
 	slab_put(&s, v[7]);
 	assert_ptr_equal(slab_get(&s), v[7]);
-	for (unsigned i = 0; i < 32; i++)
+	assert_null(slab_get(&s));
+	for (unsigned i = 0; i < ARRAY_LEN(v); i++)
 		slab_put(&s, v[i]);
 	slab_close(&s);
+}
+
+static void take(struct slab *s, void **v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		v[i] = slab_get(s);
+		assert_non_null(v[i]);
+	}
+}
+
+static void put(struct slab *s, void **v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		slab_put(s, v[i]);
 }
 
 static void test_slab_trim(void **state)
 {
 	struct budget b = { .max = 1 << 20 };
 	struct slab s;
-	void *v[40];
+	void *v[40], *more;
 
 	(void)state;
 	slab_init(&s, "test", 4096, &b);
 	slab_trim(&s);
-	for (unsigned i = 0; i < 40; i++) /* 16, 16 and 8 of three chunks */
-		v[i] = slab_get(&s);
+	take(&s, v, 40); /* 15, 15 and 10 of three chunks */
 	slab_trim(&s);
 	assert_int_equal(b.used, 3 * 65536);
-	for (unsigned i = 0; i < 16; i++) /* the first chunk and one of each other */
-		slab_put(&s, v[i]);
+	put(&s, v, 15); /* the first chunk and one of each other */
 	slab_put(&s, v[20]);
 	slab_put(&s, v[35]);
+	assert_int_equal(s.n_spare, 1);
 	slab_trim(&s);
 	assert_int_equal(b.used, 2 * 65536);
-	assert_int_equal(s.n_total, 32);
-	assert_int_equal(s.n_live, 22);
-	assert_ptr_equal(slab_get(&s), v[35]); /* order kept */
-	assert_ptr_equal(slab_get(&s), v[20]);
-	v[0] = slab_get(&s); /* goes on carving the third chunk */
-	assert_ptr_equal(v[0], (char *)v[39] + 4096);
-	slab_put(&s, v[0]);
-	for (unsigned i = 32; i < 40; i++) /* the third chunk: free and never carved together */
-		slab_put(&s, v[i]);
+	assert_int_equal(s.n_live, 23);
+	put(&s, v + 30, 5);
+	put(&s, v + 36, 4); /* the third chunk: free and never carved together */
 	slab_trim(&s);
 	assert_int_equal(b.used, 65536);
-	v[1] = slab_get(&s); /* nothing left to carve: a new chunk */
-	assert_non_null(v[1]);
-	memset(v[1], 1, 4096);
+	assert_ptr_equal(slab_get(&s), v[20]);
+	more = slab_get(&s); /* nothing left: a new chunk */
+	assert_non_null(more);
+	memset(more, 1, 4096);
 	assert_int_equal(b.used, 2 * 65536);
-	slab_put(&s, v[1]);
-	for (unsigned i = 16; i < 32; i++)
-		slab_put(&s, v[i]);
+	slab_put(&s, more);
+	put(&s, v + 15, 15);
 	slab_trim(&s);
 	assert_int_equal(b.used, 0);
-	assert_null(s.chunks);
-	v[0] = slab_get(&s);
-	assert_non_null(v[0]);
-	slab_put(&s, v[0]);
+	assert_null(s.some);
+	assert_null(b.slabs);
+	more = slab_get(&s);
+	assert_non_null(more);
+	slab_put(&s, more);
 	slab_close(&s);
+}
+
+/* What was not needed from one look to the next goes, and no more. */
+static void test_slab_calm(void **state)
+{
+	struct budget b = { .max = 1 << 24 };
+	struct slab s;
+	void *v[150];
+
+	(void)state;
+	slab_init(&s, "test", 4096, &b);
+	take(&s, v, 150); /* ten chunks */
+	slab_calm(&s);
+	put(&s, v, 150);
+	slab_calm(&s); /* all were needed a moment ago */
+	assert_int_equal(s.n_chunks, 10);
+	take(&s, v, 60); /* four are needed now and then */
+	put(&s, v, 60);
+	slab_calm(&s);
+	assert_int_equal(s.n_chunks, 4);
+	take(&s, v, 15);
+	slab_calm(&s);
+	assert_int_equal(s.n_chunks, 1);
+	put(&s, v, 15);
+	slab_calm(&s);
+	slab_calm(&s);
+	assert_int_equal(b.used, 0);
+	slab_close(&s);
+}
+
+static void test_budget_slabs(void **state)
+{
+	struct budget b = { .max = 1 << 24 };
+	struct slab s[3];
+	void *v[3][30];
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		slab_init(&s[i], "test", 4096, &b);
+		take(&s[i], v[i], 30);
+	}
+	put(&s[0], v[0], 30);
+	put(&s[2], v[2], 30);
+	budget_trim(&b, 65536); /* whole slabs, until it is enough */
+	assert_int_equal(b.used, 4 * 65536);
+	budget_trim(&b, 1 << 20);
+	assert_int_equal(b.used, 2 * 65536);
+	put(&s[1], v[1], 30);
+	budget_calm(&b);
+	assert_int_equal(b.used, 2 * 65536);
+	budget_calm(&b);
+	assert_int_equal(b.used, 0);
+	assert_null(b.slabs);
+	for (unsigned i = 0; i < 3; i++)
+		slab_close(&s[i]);
 }
 
 /* Random gets, puts and trims: no object is handed out twice, the counts stay true. */
@@ -273,8 +349,11 @@ static void test_slab_random(void **state)
 		}
 		if (random() % 200 == 0)
 			slab_trim(&s);
+		if (random() % 200 == 0)
+			slab_calm(&s);
 		assert_int_equal(s.n_live, n);
-		assert_int_equal(b.used, s.n_total * s.size);
+		assert_int_equal(b.used, slab_bytes(&s));
+		assert_true(s.n_idle <= s.n_spare && s.n_spare <= s.n_chunks);
 	}
 	while (n)
 		slab_put(&s, v[--n]);
@@ -407,6 +486,7 @@ int main(void)
 		cmocka_unit_test(test_pools),         cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_slab_lifo),     cmocka_unit_test(test_slab_sizes),
 		cmocka_unit_test(test_slab_refused),  cmocka_unit_test(test_slab_trim),
+		cmocka_unit_test(test_slab_calm),     cmocka_unit_test(test_budget_slabs),
 		cmocka_unit_test(test_slab_random),   cmocka_unit_test(test_arena),
 		cmocka_unit_test(test_arena_doubles), cmocka_unit_test(test_arena_refused),
 		cmocka_unit_test(test_arena_copies),
