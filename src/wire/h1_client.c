@@ -161,10 +161,12 @@ static bool write_head(struct h1_client *c, struct head *h)
 		as = &renamed;
 	}
 	c->w.chunked = how.chunked;
+	if (!h1_writer_head(&c->w, c->loop, h1_write_request, as, &how))
+		return false;
 	c->w.head_out = c->head_sent = true;
 	if (h->flags & HEAD_NTLM)
 		c->pinned = true;
-	return h1_writer_head(&c->w, c->loop, h1_write_request, as, &how);
+	return true;
 }
 
 static void send_out(struct h1_client *c)

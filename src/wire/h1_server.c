@@ -307,9 +307,11 @@ static void begin_answer(struct h1_conn *c, struct exchange *x)
 	x->facts.status = h->status;
 	c->tunnel = x->tunnel;
 	c->w.chunked = how.chunked;
+	if (!write_head(c, h, &how)) {
+		out_of_memory(c); /* no body without its head */
+		return;
+	}
 	c->w.head_out = true;
-	if (!write_head(c, h, &how))
-		out_of_memory(c);
 }
 
 static void send_interims(struct h1_conn *c, struct exchange *x)

@@ -13,7 +13,7 @@ void h1_writer_init(struct h1_writer *w)
 
 void h1_writer_next(struct h1_writer *w)
 {
-	w->chunked = w->head_out = w->done = false;
+	w->chunked = w->head_out = w->done = w->failed = false;
 }
 
 void h1_writer_free(struct h1_writer *w)
@@ -113,18 +113,28 @@ static NOINLINE bool end_chunked(struct h1_writer *w, struct loop *l, const stru
 	return put_block(w, seg, &o);
 }
 
+static bool fail(struct h1_writer *w)
+{
+	w->failed = true;
+	return false;
+}
+
 bool h1_writer_move(struct h1_writer *w, struct loop *l, struct pipe *p)
 {
 	uint64_t room, n;
 
 	if (w->done || !w->head_out)
 		return true;
+	if (w->failed)
+		return false;
 	room = w->out.high > w->out.bytes ? w->out.high - w->out.bytes : 0;
 	n = p->q.bytes < room ? p->q.bytes : room;
 	if (n && !(w->chunked ? move_chunk(w, l, p, n) : move_plain(w, l, p, n)))
-		return false;
+		return fail(w);
 	if (!pipe_done(p))
 		return true;
+	if (w->chunked && !end_chunked(w, l, p->trailers))
+		return fail(w);
 	w->done = true;
-	return !w->chunked || end_chunked(w, l, p->trailers);
+	return true;
 }

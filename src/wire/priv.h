@@ -49,6 +49,7 @@ int h1_reader_move(struct h1_reader *, struct loop *, struct pipe *,
 struct h1_writer {
 	struct bufq out;
 	bool chunked, head_out, done;
+	bool failed; /* in the middle of a chunk, maybe: nothing may follow */
 };
 void h1_writer_init(struct h1_writer *);
 void h1_writer_next(struct h1_writer *);
@@ -57,7 +58,7 @@ void h1_writer_free(struct h1_writer *);
 bool h1_writer_head(struct h1_writer *, struct loop *, h1_write_fn *, const struct head *,
 		    const struct h1_write *) MUST_CHECK;
 /* Takes body bytes, and at its end the last chunk and trailers, from the pipe, up to the high mark
- * of `out`.  False: out of memory. */
+ * of `out`.  False: out of memory, now or before. */
 bool h1_writer_move(struct h1_writer *, struct loop *, struct pipe *) MUST_CHECK;
 
 /* A configured limit, which may be `off`, for a parser. */

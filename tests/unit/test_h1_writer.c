@@ -283,6 +283,17 @@ static void trailers_that_are_larger_than_any_block(void **state)
 	assert_false(move(b));
 }
 
+/* What failed in its middle stays so: what followed would be read as part of it. */
+static void nothing_more(struct bench *b)
+{
+	uint64_t bytes = b->w.out.bytes;
+
+	b->budget.max = 64u << 20;
+	assert_false(b->w.done);
+	assert_false(move(b));
+	assert_int_equal(b->w.out.bytes, bytes);
+}
+
 static void no_memory_for_trailers(void **state)
 {
 	struct bench *b = *state;
@@ -292,6 +303,7 @@ static void no_memory_for_trailers(void **state)
 	pipe_end(&b->p, trailers(b, STR("v")));
 	drain(b, SEG_SMALL);
 	assert_false(move(b));
+	nothing_more(b);
 }
 
 static void no_memory_for_a_chunk(void **state)
@@ -304,6 +316,7 @@ static void no_memory_for_a_chunk(void **state)
 	drain(b, SEG_SMALL);
 	assert_false(move(b));
 	assert_int_equal(b->p.taken, 0);
+	nothing_more(b);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
