@@ -8,8 +8,9 @@ import time
 from . import build, contestants, machine, report
 from .process import Failed
 
-SETTLE_S = 0.4
-PATIENCE_S = 15
+STILL_S = 0.4
+CALM_S = 5                          # some give memory back only after a while
+PATIENCE_S = 30
 
 
 @dataclasses.dataclass
@@ -27,16 +28,15 @@ def _kernel_bytes():
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("Slab:"))
 
 
-def _settled(process):
-    """Private memory once it stands still."""
+def _settled(process, still_s=STILL_S):
+    """Private memory once it has stood still for so long."""
     deadline = time.monotonic() + PATIENCE_S
-    before = process.private_bytes()
-    while time.monotonic() < deadline:
-        time.sleep(SETTLE_S)
+    since, before = time.monotonic(), process.private_bytes()
+    while time.monotonic() < min(deadline, since + still_s):
+        time.sleep(STILL_S / 2)
         now = process.private_bytes()
-        if now == before:
-            break
-        before = now
+        if now != before:
+            since, before = time.monotonic(), now
     return before
 
 
@@ -66,7 +66,7 @@ def _measure(running, workload):
             row.kernel = _kernel_bytes() - kernel
             _tell(driver)
             _expect(driver, "closed")
-            row.closed = _settled(running.process)
+            row.closed = _settled(running.process, CALM_S)
             _tell(driver)
         finally:
             driver.kill()
