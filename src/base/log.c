@@ -33,6 +33,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -41,6 +42,7 @@
 #include <unistd.h>
 
 #define RING_MIN    4096u
+#define PAGE        4096u
 #define LOOK_MS     20
 #define PATIENCE_MS 2000 /* at the end, for a sink that takes nothing */
 #define PANIC_MS    500
@@ -56,6 +58,7 @@ struct log_ring {
 	uint64_t next;  /* as head, without the atomics */
 	uint64_t start; /* of the line reserved */
 	uint64_t tail_seen;
+	uint64_t calm_at; /* next, when its pages were given back last */
 	/* told by the producer */
 	alignas(64) _Atomic uint64_t head;
 	_Atomic uint64_t wrap;
@@ -228,6 +231,20 @@ void log_ring_commit(struct log_ring *r, uint32_t used)
 	how = atomic_load(&state);
 	if (how != AWAKE && (how == ASLEEP || quarter_full(r)))
 		wake();
+}
+
+/* The writer reads between tail and head only: of an empty ring it touches nothing. */
+void log_ring_calm(struct log_ring *r)
+{
+	uintptr_t from = ((uintptr_t)r->data + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	uintptr_t to = ((uintptr_t)r->data + r->size) & ~(uintptr_t)(PAGE - 1);
+
+	if (r->calm_at == r->next ||
+	    atomic_load_explicit(&r->tail, memory_order_acquire) != r->next)
+		return;
+	r->calm_at = r->next;
+	if (to > from)
+		(void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 /* --- rings: the writer's side, under the sink's lock --- */

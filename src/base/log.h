@@ -45,6 +45,9 @@ struct log_ring *log_ring_new(struct log_sink *s, uint32_t bytes);
  * first. */
 char *log_ring_reserve(struct log_ring *r, uint32_t n);
 void log_ring_commit(struct log_ring *r, uint32_t used);
+/* Now and then, by its thread, between lines: when all of it is written, its memory goes back to
+ * the system until the next lines come. */
+void log_ring_calm(struct log_ring *r);
 
 /* 0 or -errno; the process's one writer thread, after the fork and the drop of privileges */
 int log_writer_start(void);

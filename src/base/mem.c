@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* --- budget --- */
 
@@ -66,7 +67,8 @@ static COLD bool take_back(struct budget *b, uint64_t n)
 	const struct budget *all = b->parent ? b->parent : b;
 
 	for (struct reclaim *r = b->reclaims; r && shortage(all, n) > 0; r = r->next)
-		r->give(r, shortage(all, n));
+		if (r->give)
+			r->give(r, shortage(all, n));
 	return budget_take(b, n);
 }
 
@@ -103,6 +105,21 @@ void budget_reclaim_off(struct budget *b, struct reclaim *r)
 		at = &(*at)->next;
 	must(*at == r);
 	*at = r->next;
+}
+
+/* --- pages --- */
+void *pages_get(size_t n)
+{
+	/* cppcheck-suppress invalidFunctionArg ; no descriptor is -1 (mmap(2)) */
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	/* cppcheck-suppress memleak ; it is returned */
+	return p != MAP_FAILED ? p : NULL;
+}
+
+void pages_give(void *p, size_t n)
+{
+	must(n == 0 || munmap(p, n) == 0);
 }
 
 /* --- who has chunks --- */
@@ -147,6 +164,9 @@ void budget_calm(struct budget *b)
 		next = s->next;
 		slab_calm(s);
 	}
+	for (struct reclaim *r = b->reclaims; r; r = r->next)
+		if (r->calm)
+			r->calm(r);
 }
 
 /* --- arena --- */

@@ -23,11 +23,14 @@ struct budget_pool {
 	_Atomic uint64_t held; /* bytes; written by one thread, read by the scrape */
 };
 
-/* Asked when the budget refuses, by the shard's own thread, from inside slab_get() and its like:
- * gives back what it can do without, `want` bytes or more if it can.  Takes nothing. */
+/* Who can give memory back, asked by the shard's own thread; takes nothing. */
 struct reclaim {
 	struct reclaim *next;
+	/* The budget refuses, inside slab_get() and its like: what it can do without, `want` bytes
+	 * or more if it can.  NULL: nothing. */
 	void (*give)(struct reclaim *, uint64_t want);
+	/* Every two seconds or so: what was not needed lately.  NULL: nothing. */
+	void (*calm)(struct reclaim *);
 };
 
 #define BUDGET_POOLS 32
@@ -51,13 +54,17 @@ bool pool_take(struct budget *b, unsigned pool, uint64_t n) MUST_CHECK;
 void pool_give(struct budget *b, unsigned pool, uint64_t n);
 void budget_reclaim(struct budget *b, struct reclaim *r);
 void budget_reclaim_off(struct budget *b, struct reclaim *r);
-/* Its slabs give wholly free chunks back to the system: until `want` bytes are given, or what was
- * not needed since the last budget_calm().  Called by their thread. */
+/* Its slabs give wholly free chunks back to the system until `want` bytes are given. */
 void budget_trim(struct budget *b, uint64_t want);
+/* Its slabs and reclaims give back what was not needed since the last time. */
 void budget_calm(struct budget *b);
 /* slab.c's: a slab has its first chunk, has none any more. */
 void budget_slab(struct budget *b, struct slab *s);
 void budget_slab_off(struct budget *b, struct slab *s);
+
+/* Zeroed pages of the system's, in no budget; n in bytes, a multiple of 4,096 for pages_give(). */
+void *pages_get(size_t n) MUST_CHECK; /* NULL: the system refuses */
+void pages_give(void *p, size_t n);   /* n 0: nothing */
 
 struct slab_chunk;
 struct slab {

@@ -14,7 +14,6 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MEM_ASAN 1
@@ -86,13 +85,6 @@ static void unmap_chunk(void *p, size_t n)
 	free(p);
 }
 #else
-static void *map_pages(size_t n)
-{
-	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 static bool aligned(const void *p)
 {
 	return (uintptr_t)p % CHUNK == 0;
@@ -100,19 +92,19 @@ static bool aligned(const void *p)
 
 static void unmap_chunk(void *p, size_t n)
 {
-	must(n == 0 || munmap(p, n) == 0);
+	pages_give(p, n);
 }
 
 /* The system places maps right below one another: the next after an aligned one is so, too. */
 static void *map_chunk(size_t n)
 {
-	char *p = n == CHUNK ? map_pages(n) : NULL, *at;
+	char *p = n == CHUNK ? pages_get(n) : NULL, *at;
 
 	if (p && aligned(p))
 		return p;
 	if (p)
 		unmap_chunk(p, n);
-	p = map_pages(n + CHUNK);
+	p = pages_get(n + CHUNK);
 	if (!p)
 		return NULL;
 	at = (char *)chunk_of(p + CHUNK - 1);

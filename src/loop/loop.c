@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The sim is linked into tests only: whoever makes one pulls it in. */
 extern const struct loop_backend loop_sim __attribute__((weak));
@@ -108,6 +109,19 @@ fail_fault:
 	return rc;
 }
 
+/* Pages, not malloc: what no descriptor has come to yet is zero without being touched. */
+static bool open_slots(struct loop *loop)
+{
+	loop->slots = pages_get(SLOTS_FIRST * sizeof(*loop->slots));
+	loop->n_slots = loop->slots ? SLOTS_FIRST : 0;
+	return loop->slots != NULL;
+}
+
+static void close_slots(struct loop *loop)
+{
+	pages_give(loop->slots, loop->n_slots * sizeof(*loop->slots));
+}
+
 struct loop *loop_new(const struct loop_params *par, char why[static 128])
 {
 	struct loop *loop = calloc(1, sizeof(*loop));
@@ -124,9 +138,7 @@ struct loop *loop_new(const struct loop_params *par, char why[static 128])
 	loop->date_s = -1;
 	list_init(&loop->deferred);
 	init_pools(loop);
-	loop->n_slots = SLOTS_FIRST;
-	loop->slots = calloc(loop->n_slots, sizeof(*loop->slots));
-	if (!loop->slots || open_backend(loop, par, why))
+	if (!open_slots(loop) || open_backend(loop, par, why))
 		goto fail_slots;
 	if (open_rest(loop, par, failed)) {
 		memcpy(why, failed, sizeof(failed));
@@ -137,7 +149,7 @@ struct loop *loop_new(const struct loop_params *par, char why[static 128])
 fail_backend:
 	loop->real_be->close(loop);
 fail_slots:
-	free(loop->slots);
+	close_slots(loop);
 	close_pools(loop);
 	free(loop);
 	return NULL;
@@ -157,7 +169,7 @@ void loop_free(struct loop **lp)
 	fault_close(loop);
 	loop->real_be->close(loop);
 	wheel_free(&loop->wheel);
-	free(loop->slots);
+	close_slots(loop);
 	close_pools(loop);
 	loop->magic = 0;
 	free(loop);
@@ -202,10 +214,9 @@ static bool grow_slots(struct loop *loop, uint32_t fd)
 
 	while (n <= fd)
 		n *= 2;
-	v = realloc(loop->slots, n * sizeof(*v));
-	if (!v)
+	v = mremap(loop->slots, loop->n_slots * sizeof(*v), n * sizeof(*v), MREMAP_MAYMOVE);
+	if (v == MAP_FAILED)
 		return false;
-	memset(v + loop->n_slots, 0, (n - loop->n_slots) * sizeof(*v));
 	loop->slots = v;
 	loop->n_slots = n;
 	return true;

@@ -79,21 +79,21 @@ bool access_from(const struct addr_net *nets, uint32_t n, const struct addr *cli
 
 /* --- access log --- */
 enum log_kind { LOG_KIND_REQUEST = 0, LOG_KIND_TUNNEL, LOG_KIND_REFUSED };
-/* What a tunnel keeps after its exchange is gone: the line's variable text, packed; freed by
- * access_log_record(). */
-struct access_record;
 struct access_names {
 	struct str listener, site, route;
 }; /* borrowed for the call */
-/* Packs what the log wants to know about the exchange; NULL: out of memory (record.c). */
-struct access_record *access_pack(const struct exchange *, const struct access_names *) MUST_CHECK;
+/* What a tunnel keeps after its exchange is gone: all that its line will say, packed; some 120
+ * bytes.  Returns how many (record.c). */
+#define ACCESS_PACKED_MAX 4608u
+uint32_t access_pack(uint8_t to[static ACCESS_PACKED_MAX], const struct exchange *,
+		     const struct access_names *);
 struct access_end {
 	const struct why *why;
 	uint64_t bytes_in, bytes_out;
 	uint64_t end_us;
 };
-/* Writes the line of a tunnel that has ended and frees the record. */
-void access_log_record(struct log_ring *, const struct access_log_conf *, struct access_record **,
+/* Writes the line of a tunnel that has ended. */
+void access_log_packed(struct log_ring *, const struct access_log_conf *, const uint8_t *packed,
 		       const struct access_end *);
 void access_log_exchange(struct log_ring *, const struct access_log_conf *, const struct exchange *,
 			 const struct access_names *);

@@ -1,179 +1,178 @@
 /* record.c -- what the access log will want of a tunnel: packed when it begins, as its exchange is
- * gone by its end, which may be hours away.  Exports: access_pack, access_log_record.
+ * gone by its end, which may be hours away.  Exports: access_pack, access_log_packed.
  *
- *   exchange -> struct line -> record … record + access_end -> struct line -> text
+ *   exchange -> struct line -> packed … packed + access_end -> struct line -> text
+ *
+ * Packed: numbers in base 128, least digit first, the high bit says that more follow; an address is
+ * its family, bytes and port; a text its length and bytes.  Most fields of most tunnels are one
+ * byte then.  One list of fields (code_line) packs and unpacks, so that the two cannot differ.
  *
  * Each text has a smaller limit here than in a request's line; the same mark says that it was
  * cut. */
 #include "policy/priv.h"
 
-#include <stdlib.h>
-
-/* An address in the least room: a tunnel is kept for hours. */
-struct packed_addr {
-	uint8_t ip[16];
-	uint16_t port;
-	uint8_t family; /* AF_INET, AF_INET6, AF_UNIX; 0: none */
-};
-
-struct access_record {
-	int64_t wall_us;
-	uint64_t conn_id, request_id, bytes_in, bytes_out, open_us;
-	uint32_t resolve_us, queue_us, connect_us, first_byte_us; /* at most 71 minutes */
-	struct packed_addr peer, client, address;
-	uint16_t status, upstream_status, attempts, port, shard;
-	uint8_t version;
-	bool host_is_v6, reused;
-	uint16_t text_n[TEXTS];
-	char text[];
-};
-_Static_assert(sizeof(struct access_record) <= 200, "what a tunnel keeps is small");
 /* Bytes of one text that is packed, its mark included. */
 enum { PACKED_TEXT = 256, PACKED_TARGET = 1024 };
+enum { NUMBER_MAX = 10, NUMBERS = 20, ADDR_MAX = NUMBER_MAX + 16 + NUMBER_MAX };
+_Static_assert(NUMBERS *NUMBER_MAX + 3 * ADDR_MAX + TEXTS * (NUMBER_MAX + PACKED_TEXT) +
+			       PACKED_TARGET <=
+		       ACCESS_PACKED_MAX,
+	       "the worst record fits");
 
-static struct packed_addr pack_addr(const struct addr *a)
+struct coder {
+	uint8_t *to;         /* packing, else NULL */
+	const uint8_t *from; /* unpacking */
+};
+
+static void put(struct coder *c, uint64_t v)
 {
-	struct packed_addr p = { .family = a && a->len ? (uint8_t)a->u.sa.sa_family : 0 };
-
-	if (p.family == AF_INET || p.family == AF_INET6) {
-		addr_ip16(a, p.ip);
-		p.port = addr_port(a);
-	}
-	return p;
+	for (; v >= 0x80; v >>= 7)
+		*c->to++ = (uint8_t)(v | 0x80);
+	*c->to++ = (uint8_t)v;
 }
 
-static void unpack_addr(struct addr *a, const struct packed_addr *p)
+static uint64_t get(struct coder *c)
 {
+	uint64_t v = 0;
+	uint8_t byte;
+
+	for (unsigned shift = 0;; shift += 7) {
+		byte = *c->from++;
+		v |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80))
+			return v;
+	}
+}
+
+/* Packs v, or unpacks what then is the value. */
+static uint64_t code(struct coder *c, uint64_t v)
+{
+	if (!c->to)
+		return get(c);
+	put(c, v);
+	return v;
+}
+
+static void put_addr(struct coder *c, const struct addr *a)
+{
+	unsigned family = a && a->len ? a->u.sa.sa_family : AF_UNSPEC;
+	uint32_t n = family == AF_INET ? 4 : 16;
+	uint8_t ip[16];
+
+	put(c, family);
+	if (family != AF_INET && family != AF_INET6)
+		return;
+	addr_ip16(a, ip);
+	memcpy(c->to, ip + 16 - n, n);
+	c->to += n;
+	put(c, addr_port(a));
+}
+
+static void get_addr(struct coder *c, struct addr *a)
+{
+	unsigned family = (unsigned)get(c);
+
 	memset(a, 0, sizeof(*a));
-	if (p->family == AF_UNIX) {
+	a->u.sa.sa_family = (sa_family_t)family;
+	if (family == AF_UNIX) {
 		a->len = sizeof(sa_family_t);
-		a->u.sa.sa_family = AF_UNIX;
-	} else if (p->family) {
+	} else if (family == AF_INET) {
+		a->len = sizeof(a->u.in);
+		memcpy(&a->u.in.sin_addr, c->from, 4);
+		c->from += 4;
+		a->u.in.sin_port = htons((uint16_t)get(c));
+	} else if (family == AF_INET6) {
 		a->len = sizeof(a->u.in6);
-		a->u.in6.sin6_family = AF_INET6;
-		a->u.in6.sin6_port = htons(p->port);
-		memcpy(&a->u.in6.sin6_addr, p->ip, 16);
-		if (p->family == AF_INET)
-			addr_unmap(a);
+		memcpy(&a->u.in6.sin6_addr, c->from, 16);
+		c->from += 16;
+		a->u.in6.sin6_port = htons((uint16_t)get(c));
 	}
 }
 
-static uint32_t packed_us(uint64_t us)
+static void put_text(struct coder *c, struct str s, uint32_t max)
 {
-	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+	struct str mark = s.n > max ? TEXT_MARK : STR_NONE;
+	struct str part = s.n > max ? text_cut(s, max - TEXT_MARK.n) : s;
+
+	put(c, part.n + mark.n);
+	if (part.n)
+		memcpy(c->to, part.p, part.n);
+	if (mark.n)
+		memcpy(c->to + part.n, mark.p, mark.n);
+	c->to += part.n + mark.n;
 }
 
-static uint16_t packed_n(unsigned which, struct str s)
+static struct str get_text(struct coder *c)
 {
-	uint32_t max = which == TEXT_TARGET ? PACKED_TARGET : PACKED_TEXT;
+	struct str s = { .n = (uint32_t)get(c) };
 
-	return (uint16_t)(s.n <= max ? s.n : text_cut(s, max - TEXT_MARK.n).n + TEXT_MARK.n);
+	s.p = (const char *)c->from;
+	c->from += s.n;
+	return s;
 }
 
-static char *pack_text(char *to, struct str s, uint16_t n)
+static void code_numbers(struct coder *c, struct line *l)
 {
-	if (n < s.n) {
-		memcpy(to, s.p, n - TEXT_MARK.n);
-		memcpy(to + n - TEXT_MARK.n, TEXT_MARK.p, TEXT_MARK.n);
-	} else if (n) {
-		memcpy(to, s.p, n);
+	l->wall_us = (int64_t)code(c, (uint64_t)l->wall_us);
+	l->conn_id = code(c, l->conn_id);
+	l->request_id = code(c, l->request_id);
+	l->bytes_in = code(c, l->bytes_in);
+	l->bytes_out = code(c, l->bytes_out);
+	l->resolve_us = code(c, l->resolve_us);
+	l->queue_us = code(c, l->queue_us);
+	l->connect_us = code(c, l->connect_us);
+	l->first_byte_us = code(c, l->first_byte_us);
+	l->total_us = code(c, l->total_us);
+	l->shard = (unsigned)code(c, l->shard);
+	l->status = (uint16_t)code(c, l->status);
+	l->upstream_status = (uint16_t)code(c, l->upstream_status);
+	l->attempts = (uint16_t)code(c, l->attempts);
+	l->port = (uint16_t)code(c, l->port);
+	l->version = (uint8_t)code(c, l->version);
+	l->host_is_v6 = code(c, l->host_is_v6);
+	l->reused = code(c, l->reused);
+}
+
+static void code_texts(struct coder *c, struct line *l)
+{
+	for (unsigned i = 0; i < TEXTS; i++) {
+		if (c->to)
+			put_text(c, l->text[i], i == TEXT_TARGET ? PACKED_TARGET : PACKED_TEXT);
+		else
+			l->text[i] = get_text(c);
 	}
-	return to + n;
 }
 
-static void pack_line(struct access_record *rec, const struct line *l)
+/* Until the end is known, total_us holds the moment when the tunnel began. */
+uint32_t access_pack(uint8_t to[static ACCESS_PACKED_MAX], const struct exchange *x,
+		     const struct access_names *names)
 {
-	rec->wall_us = l->wall_us;
-	rec->conn_id = l->conn_id;
-	rec->request_id = l->request_id;
-	rec->bytes_in = l->bytes_in;
-	rec->bytes_out = l->bytes_out;
-	rec->resolve_us = packed_us(l->resolve_us);
-	rec->queue_us = packed_us(l->queue_us);
-	rec->connect_us = packed_us(l->connect_us);
-	rec->first_byte_us = packed_us(l->first_byte_us);
-	rec->peer = pack_addr(l->peer);
-	rec->client = pack_addr(l->client);
-	rec->address = pack_addr(l->address);
-	rec->status = l->status;
-	rec->upstream_status = l->upstream_status;
-	rec->attempts = l->attempts;
-	rec->port = l->port;
-	rec->shard = (uint16_t)l->shard;
-	rec->version = l->version;
-	rec->host_is_v6 = l->host_is_v6;
-	rec->reused = l->reused;
-}
-
-struct access_record *access_pack(const struct exchange *x, const struct access_names *names)
-{
-	struct access_record *rec;
-	uint16_t text_n[TEXTS];
+	struct coder c = { .to = to };
 	struct line l;
-	size_t n = 0;
-	char *to;
 
 	line_take(&l, x, names);
-	for (unsigned i = 0; i < TEXTS; i++)
-		n += text_n[i] = packed_n(i, l.text[i]);
-	rec = calloc(1, sizeof(*rec) + n);
-	if (!rec)
-		return NULL;
-	pack_line(rec, &l);
-	rec->open_us = x->facts.open_us;
-	memcpy(rec->text_n, text_n, sizeof(text_n));
-	to = rec->text;
-	for (unsigned i = 0; i < TEXTS; i++)
-		to = pack_text(to, l.text[i], text_n[i]);
-	return rec;
+	l.total_us = x->facts.open_us;
+	code_numbers(&c, &l);
+	put_addr(&c, l.peer);
+	put_addr(&c, l.client);
+	put_addr(&c, l.address);
+	code_texts(&c, &l);
+	must(c.to <= to + ACCESS_PACKED_MAX);
+	return (uint32_t)(c.to - to);
 }
 
-static void unpack_texts(struct line *l, const struct access_record *rec)
+void access_log_packed(struct log_ring *r, const struct access_log_conf *conf,
+		       const uint8_t *packed, const struct access_end *end)
 {
-	const char *p = rec->text;
-
-	for (unsigned i = 0; i < TEXTS; i++) {
-		l->text[i] = (struct str){ .p = p, .n = rec->text_n[i] };
-		p += rec->text_n[i];
-	}
-}
-
-static void unpack(struct line *l, const struct access_record *rec)
-{
-	*l = (struct line){ .kind = LOG_KIND_TUNNEL,
-			    .has_request = true,
-			    .wall_us = rec->wall_us,
-			    .conn_id = rec->conn_id,
-			    .request_id = rec->request_id,
-			    .bytes_in = rec->bytes_in,
-			    .bytes_out = rec->bytes_out,
-			    .resolve_us = rec->resolve_us,
-			    .queue_us = rec->queue_us,
-			    .connect_us = rec->connect_us,
-			    .first_byte_us = rec->first_byte_us,
-			    .status = rec->status,
-			    .upstream_status = rec->upstream_status,
-			    .attempts = rec->attempts,
-			    .port = rec->port,
-			    .shard = rec->shard,
-			    .version = rec->version,
-			    .host_is_v6 = rec->host_is_v6,
-			    .reused = rec->reused };
-	unpack_texts(l, rec);
-}
-
-void access_log_record(struct log_ring *r, const struct access_log_conf *conf,
-		       struct access_record **recp, const struct access_end *end)
-{
-	struct access_record *rec = *recp;
+	struct coder c = { .from = packed };
+	struct line l = { .kind = LOG_KIND_TUNNEL, .has_request = true };
 	struct addr peer, client, address;
-	struct line l;
 
-	*recp = NULL;
-	unpack(&l, rec);
-	unpack_addr(&peer, &rec->peer);
-	unpack_addr(&client, &rec->client);
-	unpack_addr(&address, &rec->address);
+	code_numbers(&c, &l);
+	get_addr(&c, &peer);
+	get_addr(&c, &client);
+	get_addr(&c, &address);
+	code_texts(&c, &l);
 	l.peer = &peer;
 	l.client = &client;
 	l.address = address.len ? &address : NULL;
@@ -181,7 +180,6 @@ void access_log_record(struct log_ring *r, const struct access_log_conf *conf,
 	l.complete = end->why->id == WHY_NONE;
 	l.bytes_in += end->bytes_in;
 	l.bytes_out += end->bytes_out;
-	l.total_us = line_since(end->end_us, rec->open_us);
+	l.total_us = line_since(end->end_us, l.total_us);
 	line_write(r, conf, &l);
-	free(rec);
 }

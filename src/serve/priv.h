@@ -15,6 +15,7 @@ struct door { /* one listener on this shard */
 	uint32_t *slot_requests;
 	unsigned index;
 };
+#define TUNNEL_SIZES   9
 #define STATUS_CLASSES 6 /* 0xx (none was sent), 1xx … 5xx */
 
 struct service {
@@ -22,6 +23,8 @@ struct service {
 	const struct plan *plan;
 	struct service_shared *shared;
 	struct log_ring *access;
+	struct reclaim reclaim;
+	struct slab tunnels[TUNNEL_SIZES];
 	struct resolver *resolver;
 	uint64_t *cells;
 	struct door *doors;
@@ -54,6 +57,8 @@ struct access_names account_names(const struct exchange *);
 struct door *account_door(struct service *, const struct listener_conf *);
 
 /* handoff.c: a tunnel begins: both links go to relay/ */
+void handoff_open(struct service *);
+void handoff_close(struct service *); /* no tunnel is left */
 bool handoff_tunnel(struct service *, struct exchange *);
 
 /* admit.c: from an accepted descriptor to a conn */

@@ -186,6 +186,14 @@ static void turn_until_idle(struct loop *l)
 		loop_turn(l, 10);
 }
 
+static void on_calm(struct reclaim *r)
+{
+	struct service *s = container_of(r, struct service, reclaim);
+
+	if (s->access)
+		log_ring_calm(s->access);
+}
+
 struct service *service_open(const struct service_params *p)
 {
 	struct service *s = calloc(1, sizeof(*s));
@@ -200,6 +208,9 @@ struct service *service_open(const struct service_params *p)
 	list_init(&s->idle);
 	list_init(&s->prefaces);
 	task_init(&s->check, check_ended);
+	s->reclaim.calm = on_calm;
+	budget_reclaim(loop_budget(s->loop), &s->reclaim);
+	handoff_open(s);
 	loop_set_slot(s->loop, SLOT_SERVE, s);
 	if (open_rooms(s->loop) < 0)
 		goto fail_rooms;
@@ -221,6 +232,7 @@ fail_origin:
 	close_rooms(s->loop);
 fail_rooms:
 	loop_set_slot(s->loop, SLOT_SERVE, NULL);
+	budget_reclaim_off(loop_budget(s->loop), &s->reclaim);
 	free(s);
 	return NULL;
 }
@@ -305,8 +317,10 @@ void service_close(struct service **sp)
 	resolver_free(&s->resolver);
 	turn_until_idle(s->loop);
 	close_rooms(s->loop);
+	handoff_close(s);
 	loop_set_slot(s->loop, SLOT_SERVE, NULL);
 	plan_drop(&s->plan);
+	budget_reclaim_off(loop_budget(s->loop), &s->reclaim);
 	free(s);
 }
 

@@ -34,12 +34,14 @@ void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 void *__real_aligned_alloc(size_t align, size_t n);
+void *__real_mremap(void *at, size_t n, size_t to, int flags);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void *__wrap_aligned_alloc(size_t align, size_t n);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off);
+void *__wrap_mremap(void *at, size_t n, size_t to, int flags);
 
 void *__wrap_malloc(size_t n)
 {
@@ -64,6 +66,11 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off)
 {
 	return refused() ? MAP_FAILED : __real_mmap(at, n, prot, flags, fd, off);
+}
+
+void *__wrap_mremap(void *at, size_t n, size_t to, int flags)
+{
+	return refused() ? MAP_FAILED : __real_mremap(at, n, to, flags);
 }
 
 static void arm(const struct rig *r, unsigned nth, bool for_ever)

@@ -413,9 +413,11 @@ static void refused(void **state)
 			    "192.0.2.7 - - [30/Nov/2026:18:00:00 +0000] \"-\" 403 0 \"-\" \"-\"\n");
 }
 
-static struct access_record *packed_connect(struct desk *d)
+static uint8_t packed[ACCESS_PACKED_MAX];
+
+static const uint8_t *packed_connect(struct desk *d)
 {
-	struct access_record *rec;
+	uint32_t n;
 
 	d->head = (struct head){ .method = METHOD_CONNECT,
 				 .version = 11,
@@ -427,26 +429,25 @@ static struct access_record *packed_connect(struct desk *d)
 	add_field(d, HDR_USER_AGENT, STR("ssh"));
 	d->names = (struct access_names){ .listener = STR("egress") };
 	d->x.facts.upstream = d->x.facts.server = NULL;
-	rec = access_pack(&d->x, &d->names);
-	assert_non_null(rec);
+	n = access_pack(packed, &d->x, &d->names);
+	assert_in_range(n, 100, 160);
 	/* the exchange and all its memory are gone when the tunnel ends */
 	memset(&d->x, 0xa5, sizeof(d->x));
 	memset(&d->head, 0xa5, sizeof(d->head));
 	memset(d->fields, 0xa5, sizeof(d->fields));
-	return rec;
+	return packed;
 }
 
 static void tunnel(void **state)
 {
 	struct desk *d = *state;
-	struct access_record *rec = packed_connect(d);
+	const uint8_t *rec = packed_connect(d);
 	struct access_end end = { .why = why(WHY_TUNNEL_IDLE),
 				  .bytes_in = 80,
 				  .bytes_out = 1000000,
 				  .end_us = 61000000 };
 
-	access_log_record(d->ring, &d->conf, &rec, &end);
-	assert_null(rec);
+	access_log_packed(d->ring, &d->conf, rec, &end);
 	assert_string_equal(
 		lines(d),
 		"{\"time\":\"2026-11-30T18:00:00.123456Z\",\"kind\":\"tunnel\",\"conn_id\":\"000000000000001f\","
@@ -462,30 +463,57 @@ static void tunnel_texts_are_cut(void **state)
 {
 	struct desk *d = *state;
 	struct access_end end = { .why = why(WHY_NONE), .end_us = 61000000 };
-	struct access_record *rec;
 
 	d->head.target = many('a', 1024);
 	add_field(d, HDR_USER_AGENT, (struct str){ .p = big, .n = 256 });
-	rec = access_pack(&d->x, &d->names);
-	access_log_record(d->ring, &d->conf, &rec, &end);
+	access_pack(packed, &d->x, &d->names);
+	access_log_packed(d->ring, &d->conf, packed, &end);
 	assert_hasnt(lines(d), "\xe2\x80\xa6");
 	assert_has(text, "\"complete\":true,\"user_agent\"");
 	d->head.target = many('a', 1025);
 	d->fields[0].value_n = 257;
-	rec = access_pack(&d->x, &d->names);
-	access_log_record(d->ring, &d->conf, &rec, &end);
+	access_pack(packed, &d->x, &d->names);
+	access_log_packed(d->ring, &d->conf, packed, &end);
 	assert_has(lines(d), "aa\xe2\x80\xa6\",\"status\"");
 	assert_has(text, "aa\xe2\x80\xa6\"}\n");
+}
+
+/* As worst_line_fits() does it, and what was packed says the same again. */
+static void worst_tunnel_fits(void **state)
+{
+	struct desk *d = *state;
+	struct access_end end = { .why = why(WHY_NONE), .end_us = UINT64_MAX };
+	struct str s = many('\xff', 39999);
+
+	d->x.facts.wall_us = INT64_MAX;
+	d->x.facts.open_us = 1;
+	d->x.facts.resolve_us = d->x.facts.queue_us = d->x.facts.connect_us = UINT64_MAX;
+	d->x.facts.bytes_in = UINT64_MAX;
+	d->x.facts.status = d->x.facts.upstream_status = d->x.facts.attempts = 65535;
+	d->x.facts.address = d->x.peer = d->x.client =
+		ip("2001:db8:1111:2222:3333:4444:5555:6666", 65535);
+	d->names = (struct access_names){ s, s, s };
+	big[39999] = '\0';
+	d->x.facts.upstream = d->x.facts.server = big;
+	d->head.host = d->head.target = d->head.method_text = s;
+	add_field(d, HDR_USER_AGENT, s);
+	add_field(d, HDR_REFERER, s);
+	assert_in_range(access_pack(packed, &d->x, &d->names), 3400, ACCESS_PACKED_MAX);
+	access_log_packed(d->ring, &d->conf, packed, &end);
+	assert_has(lines(d), "\"status\":65535,\"upstream_status\":65535,");
+	assert_has(text, "[2001:db8:1111:2222:3333:4444:5555:6666]:65535");
+	assert_has(text, "\"bytes_in\":18446744073709551615,");
+	assert_has(text, "\"connect_ms\":18446744073709551.615,");
 }
 
 static void tunnel_hides_query(void **state)
 {
 	struct desk *d = *state;
 	struct access_end end = { .why = why(WHY_NONE), .end_us = 61000000 };
-	struct access_record *rec = access_pack(&d->x, &d->names);
 
+	access_pack(packed, &d->x, &d->names);
 	d->conf.query = false;
-	access_log_record(d->ring, &d->conf, &rec, &end);
+	access_log_packed(d->ring, &d->conf, packed, &end);
 	assert_has(lines(d), "\"target\":\"/a/b\",");
 }
 
@@ -511,6 +539,7 @@ int main(void)
 		T(refused),
 		T(tunnel),
 		T(tunnel_texts_are_cut),
+		T(worst_tunnel_fits),
 		T(tunnel_hides_query),
 	};
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -77,6 +78,39 @@ static bool line(struct log_ring *r, const char *s)
 	memcpy(p, s, n);
 	log_ring_commit(r, n);
 	return true;
+}
+
+/* Its pages go when all is written, and what is not yet written stays. */
+static void test_ring_calm(void **state)
+{
+	struct log_sink *sink = log_sink_new("calm", temp_file());
+	struct log_ring *r = log_ring_new(sink, 1 << 16);
+	unsigned char in_core[16];
+	uintptr_t page;
+	char *first, *p;
+
+	(void)state;
+	first = log_ring_reserve(r, 30000);
+	memset(first, 'x', 29999);
+	first[29999] = '\n';
+	page = ((uintptr_t)first + 4095) & ~(uintptr_t)4095;
+	log_ring_commit(r, 30000);
+	log_ring_calm(r); /* nobody has written it yet */
+	assert_int_equal(first[20000], 'x');
+	assert_int_equal(log_writer_start(), 0);
+	WAIT_FOR(log_sink_written(sink) == 1);
+	assert_int_equal(mincore((void *)page, 8192, in_core), 0);
+	assert_true(in_core[0] & 1);
+	log_ring_calm(r);
+	assert_int_equal(mincore((void *)page, 8192, in_core), 0);
+	assert_false(in_core[0] & 1);
+	p = log_ring_reserve(r, 3);
+	assert_ptr_equal(p, first + 30000);
+	memcpy(p, "ab\n", 3);
+	log_ring_commit(r, 3);
+	WAIT_FOR(log_sink_written(sink) == 2);
+	log_writer_stop();
+	assert_int_equal(log_sink_dropped(sink), 0);
 }
 
 static void test_ring_full(void **state)
@@ -587,6 +621,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_say_stderr),
+		cmocka_unit_test(test_ring_calm),
 		cmocka_unit_test(test_ring_full),
 		cmocka_unit_test(test_producers),
 		cmocka_unit_test(test_blocked_pipe),
