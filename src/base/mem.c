@@ -150,10 +150,17 @@ void budget_trim(struct budget *b, uint64_t want)
 
 	for (struct slab *s = b->slabs; s && given < want; s = next) {
 		next = s->next; /* it leaves the list when nothing of it is left */
-		given += slab_bytes(s);
-		slab_trim(s);
-		given -= slab_bytes(s);
+		given += slab_trim(s, want - given);
 	}
+}
+
+uint64_t budget_excess(const struct budget *b)
+{
+	const struct budget *all = b->parent ? b->parent : b;
+	uint64_t used = atomic_load_explicit(&all->used, memory_order_relaxed);
+	uint64_t free_below = all->max - all->max / 8;
+
+	return used > free_below ? used - free_below : 0;
 }
 
 void budget_calm(struct budget *b)

@@ -56,6 +56,9 @@ void budget_reclaim(struct budget *b, struct reclaim *r);
 void budget_reclaim_off(struct budget *b, struct reclaim *r);
 /* Its slabs give wholly free chunks back to the system until `want` bytes are given. */
 void budget_trim(struct budget *b, uint64_t want);
+/* How much is taken of the cap's last eighth, bytes.  There no free chunk may lie: the shard that
+ * is refused can ask only itself, and the memory may be another's. */
+uint64_t budget_excess(const struct budget *b);
 /* Its slabs and reclaims give back what was not needed since the last time. */
 void budget_calm(struct budget *b);
 /* slab.c's: a slab has its first chunk, has none any more. */
@@ -85,9 +88,10 @@ void slab_init(struct slab *s, const char *name, uint32_t size, struct budget *b
 void *slab_get(struct slab *s) MUST_CHECK; /* 16-byte aligned, not zeroed */
 void slab_put(struct slab *s, void *obj);  /* NULL is accepted */
 uint64_t slab_bytes(const struct slab *s); /* held */
-/* Gives chunks that are wholly free back to the system: all of them, or at most 64 of those that
- * were so since the last slab_calm(). */
-void slab_trim(struct slab *s);
+/* Chunks that are wholly free go back to the system, until `want` bytes are given; how many
+ * were. */
+uint64_t slab_trim(struct slab *s, uint64_t want);
+/* So do those that were free since the last slab_calm(), 64 at most. */
 void slab_calm(struct slab *s);
 void slab_close(struct slab *s); /* asserts that nothing is live; as after slab_init() */
 

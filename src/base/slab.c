@@ -168,10 +168,18 @@ static void slab_shrink(struct slab *s, struct slab_chunk *c)
 		budget_slab_off(s->budget, s);
 }
 
-/* n of the spare chunks. */
-static void give_spare(struct slab *s, uint32_t n)
+uint64_t slab_bytes(const struct slab *s)
+{
+	return s->n_chunks * chunk_bytes(s);
+}
+
+/* n of the spare chunks, at most. */
+static uint64_t give_spare(struct slab *s, uint64_t n)
 {
 	struct slab_chunk **at = &s->some, *c;
+	uint64_t held = slab_bytes(s);
+
+	n = n < s->n_spare ? n : s->n_spare;
 
 	while (n > 0 && (c = *at)) {
 		if (c->n_live > 0) {
@@ -184,11 +192,12 @@ static void give_spare(struct slab *s, uint32_t n)
 	}
 	if (s->n_idle > s->n_spare)
 		s->n_idle = s->n_spare;
+	return held - slab_bytes(s);
 }
 
-void slab_trim(struct slab *s)
+uint64_t slab_trim(struct slab *s, uint64_t want)
 {
-	give_spare(s, s->n_spare);
+	return give_spare(s, want / chunk_bytes(s) + (want % chunk_bytes(s) != 0));
 }
 
 void slab_calm(struct slab *s)
@@ -200,13 +209,8 @@ void slab_calm(struct slab *s)
 void slab_close(struct slab *s)
 {
 	must(s->n_live == 0);
-	slab_trim(s);
+	slab_trim(s, UINT64_MAX);
 	must(s->n_chunks == 0);
-}
-
-uint64_t slab_bytes(const struct slab *s)
-{
-	return s->n_chunks * chunk_bytes(s);
 }
 
 /* --- objects --- */

@@ -19,7 +19,6 @@ extern const struct loop_backend loop_sim __attribute__((weak));
 #define SLOTS_FIRST   256u
 #define ALARMS_TURN   1024u
 #define TASKS_TURN    8192u
-#define TRIM_EVERY_MS 100u
 #define CALM_EVERY_MS 2000u
 
 /* --- life --- */
@@ -53,17 +52,10 @@ static int open_backend(struct loop *loop, const struct loop_params *par, char w
 	return rc;
 }
 
-/* Chunks that one pool does not need just now are another's.  Who is refused asks again and again,
- * and what was given back is soon taken again. */
+/* Chunks that one pool does not need just now are another's. */
 static void give_back(struct reclaim *r, uint64_t want)
 {
-	struct loop *loop = container_of(r, struct loop, reclaim);
-	uint64_t now = loop_now_ms(loop);
-
-	if (loop->trimmed_ms && now - loop->trimmed_ms < TRIM_EVERY_MS)
-		return;
-	loop->trimmed_ms = now;
-	budget_trim(&loop->budget, want);
+	budget_trim(&container_of(r, struct loop, reclaim)->budget, want);
 }
 
 static void init_pools(struct loop *loop)
@@ -510,9 +502,16 @@ static uint64_t wait_us(const struct loop *loop, uint32_t wait_ms_max)
 	return us;
 }
 
-/* What a burst has left behind goes back to the system, when it was not needed for a while. */
-static COLD void calm(struct loop *loop)
+/* What a burst has left behind goes back to the system: when it was not needed for a while, or at
+ * once where memory is short. */
+static void calm(struct loop *loop)
 {
+	uint64_t excess = budget_excess(&loop->budget);
+
+	if (excess > 0)
+		budget_trim(&loop->budget, excess);
+	if (loop->now_us < loop->calm_us)
+		return;
 	loop->calm_us = loop->now_us + CALM_EVERY_MS * 1000u;
 	budget_calm(&loop->budget);
 }
@@ -532,8 +531,7 @@ int loop_turn(struct loop *loop, uint32_t wait_ms_max)
 	n += run_late(loop);
 	if (be->flush && (done = be->flush(loop)) > 0)
 		n += done + run_soon(loop); /* what a send has ended needs no turn of its own */
-	if (loop->now_us >= loop->calm_us)
-		calm(loop);
+	calm(loop);
 	atomic_store_explicit(&loop->turns,
 			      atomic_load_explicit(&loop->turns, memory_order_relaxed) + 1,
 			      memory_order_relaxed);

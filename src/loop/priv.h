@@ -118,8 +118,7 @@ struct loop {
 
 	struct budget budget; /* this shard's, below the process's */
 	struct reclaim reclaim;
-	uint64_t trimmed_ms; /* chunks were given back because a budget refused */
-	uint64_t calm_us;    /* when those that nobody needs are given back */
+	uint64_t calm_us; /* when those that nobody needs are given back */
 	unsigned shard;
 	uint32_t fds_max;
 	struct seg_pool segs[SEG_CLASSES];

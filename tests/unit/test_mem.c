@@ -233,20 +233,20 @@ static void test_slab_trim(void **state)
 
 	(void)state;
 	slab_init(&s, "test", 4096, &b);
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	take(&s, v, 40); /* 15, 15 and 10 of three chunks */
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	assert_int_equal(b.used, 3 * 65536);
 	put(&s, v, 15); /* the first chunk and one of each other */
 	slab_put(&s, v[20]);
 	slab_put(&s, v[35]);
 	assert_int_equal(s.n_spare, 1);
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	assert_int_equal(b.used, 2 * 65536);
 	assert_int_equal(s.n_live, 23);
 	put(&s, v + 30, 5);
 	put(&s, v + 36, 4); /* the third chunk: free and never carved together */
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	assert_int_equal(b.used, 65536);
 	assert_ptr_equal(slab_get(&s), v[20]);
 	more = slab_get(&s); /* nothing left: a new chunk */
@@ -255,7 +255,7 @@ static void test_slab_trim(void **state)
 	assert_int_equal(b.used, 2 * 65536);
 	slab_put(&s, more);
 	put(&s, v + 15, 15);
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	assert_int_equal(b.used, 0);
 	assert_null(s.some);
 	assert_null(b.slabs);
@@ -306,8 +306,10 @@ static void test_budget_slabs(void **state)
 	}
 	put(&s[0], v[0], 30);
 	put(&s[2], v[2], 30);
-	budget_trim(&b, 65536); /* whole slabs, until it is enough */
-	assert_int_equal(b.used, 4 * 65536);
+	budget_trim(&b, 65536); /* chunk by chunk, until it is enough */
+	assert_int_equal(b.used, 5 * 65536);
+	budget_trim(&b, 65537);
+	assert_int_equal(b.used, 3 * 65536);
 	budget_trim(&b, 1 << 20);
 	assert_int_equal(b.used, 2 * 65536);
 	put(&s[1], v[1], 30);
@@ -318,6 +320,22 @@ static void test_budget_slabs(void **state)
 	assert_null(b.slabs);
 	for (unsigned i = 0; i < 3; i++)
 		slab_close(&s[i]);
+}
+
+/* The shards' budgets answer for the process's. */
+static void test_budget_excess(void **state)
+{
+	struct budget all = { .max = 800 }, shard = { .parent = &all, .max = UINT64_MAX };
+
+	(void)state;
+	assert_true(budget_take(&shard, 700));
+	assert_int_equal(budget_excess(&shard), 0);
+	assert_true(budget_take(&shard, 100));
+	assert_int_equal(budget_excess(&shard), 100);
+	assert_int_equal(budget_excess(&all), 100);
+	all.parent = NULL;
+	all.max = UINT64_MAX;
+	assert_int_equal(budget_excess(&all), 0);
 }
 
 /* Random gets, puts and trims: no object is handed out twice, the counts stay true. */
@@ -348,7 +366,7 @@ static void test_slab_random(void **state)
 			v[i] = v[--n];
 		}
 		if (random() % 200 == 0)
-			slab_trim(&s);
+			slab_trim(&s, UINT64_MAX);
 		if (random() % 200 == 0)
 			slab_calm(&s);
 		assert_int_equal(s.n_live, n);
@@ -357,7 +375,7 @@ static void test_slab_random(void **state)
 	}
 	while (n)
 		slab_put(&s, v[--n]);
-	slab_trim(&s);
+	slab_trim(&s, UINT64_MAX);
 	assert_int_equal(b.used, 0);
 	slab_close(&s);
 }
@@ -486,10 +504,10 @@ int main(void)
 		cmocka_unit_test(test_pools),         cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_slab_lifo),     cmocka_unit_test(test_slab_sizes),
 		cmocka_unit_test(test_slab_refused),  cmocka_unit_test(test_slab_trim),
-		cmocka_unit_test(test_slab_calm),     cmocka_unit_test(test_budget_slabs),
-		cmocka_unit_test(test_slab_random),   cmocka_unit_test(test_arena),
-		cmocka_unit_test(test_arena_doubles), cmocka_unit_test(test_arena_refused),
-		cmocka_unit_test(test_arena_copies),
+		cmocka_unit_test(test_slab_calm),     cmocka_unit_test(test_budget_excess),
+		cmocka_unit_test(test_budget_slabs),  cmocka_unit_test(test_slab_random),
+		cmocka_unit_test(test_arena),         cmocka_unit_test(test_arena_doubles),
+		cmocka_unit_test(test_arena_refused), cmocka_unit_test(test_arena_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
